@@ -1,0 +1,335 @@
+# libturbo: build, test, install.  `make help` lists what there is.
+#
+# Sources are found by wildcard: a new file in shim/, policy/, tools/ or tests/ needs no
+# line here.  Every product goes below $(BUILD); nothing is written beside the sources.
+
+VERSION := 0.1.0
+
+## V=1                  show the full commands
+V ?= 0
+## O=DIR                build directory (default: build, build-clang, build-SAN)
+## CC=gcc|clang         compiler (default: gcc; clang when SAN is given)
+## SAN=address|undefined|thread  build everything with that sanitizer
+SAN ?=
+## OPT=-O2              optimisation flags
+OPT ?= -O2
+## CUDA_HOME=DIR        where include/cuda.h is (default: /usr/local/cuda, else an installed or fetched wheel)
+CUDA_HOME ?=
+## TURBO_IGNORE_SYSTEM_CUDA=1  do not look into /usr/local/cuda
+TURBO_IGNORE_SYSTEM_CUDA ?=
+## PREFIX=/usr/local    where `make install` puts bin/turbo and lib/libturbo.so
+PREFIX ?= /usr/local
+## DESTDIR=DIR          staging root put before PREFIX
+DESTDIR ?=
+## SOAK_S=600           seconds that `make soak` spends on each randomised test
+SOAK_S ?= 600
+## BENCH=NAME           run only the benchmarks whose name contains NAME
+BENCH ?=
+
+ifneq ($(SAN),)
+ifneq ($(filter-out address undefined thread,$(SAN)),)
+$(error SAN=$(SAN): expected address, undefined or thread)
+endif
+endif
+
+# ---- compiler and directories -------------------------------------------------------
+
+# A gcc sanitizer runtime insists on being first in the preload list, before libturbo.so;
+# clang links its runtime into the program, so sanitized preload tests use clang.
+ifeq ($(origin CC),default)
+CC := $(if $(SAN),$(if $(shell command -v clang),clang,gcc),gcc)
+endif
+ifneq ($(SAN),)
+O ?= build-$(SAN)
+else ifneq ($(findstring clang,$(notdir $(CC))),)
+O ?= build-clang
+else
+O ?= build
+endif
+BUILD := $(patsubst %/,%,$(O))
+GEN := $(BUILD)/gen
+OBJ := $(BUILD)/obj
+ARCH := $(shell uname -m)
+
+Q := $(if $(filter 1,$(V)),,@)
+say = $(if $(filter 1,$(V)),,@printf '  %-7s %s\n' $(1) $(2))
+
+ifeq ($(filter help clean distclean format,$(MAKECMDGOALS)),)
+# Written by tools/cuda_headers.sh: CUDA_INC (compiler flags), CUDA_H, NCCL_H, CUPTI_H
+# (paths, empty when not found).  The name carries what the search depends on.
+slug := $(subst /,_,$(CUDA_HOME))$(if $(filter 1,$(TURBO_IGNORE_SYSTEM_CUDA)),-nosys)
+CUDA_MK := $(GEN)/cuda$(slug).mk
+include $(CUDA_MK)
+endif
+
+# ---- flags --------------------------------------------------------------------------
+
+# Macros are defined empty so that a source may define them again itself.
+WARN := -Wall -Wextra -Werror
+# No PLT: every call of libc from the library goes through a GOT that is read-only after
+# start, and never through lazy binding inside somebody else's call.
+BASE_CFLAGS := -std=gnu11 $(OPT) -g $(WARN) -D_GNU_SOURCE= -DTURBO_VERSION='"$(VERSION)"' \
+	-fno-strict-aliasing -fno-omit-frame-pointer -pthread
+PIC := -fPIC -fno-plt -fvisibility=hidden -ftls-model=initial-exec \
+	-ffunction-sections -fdata-sections -fno-semantic-interposition
+# clang 14 ignores -fno-semantic-interposition on some targets and says so.
+ifneq ($(findstring clang,$(notdir $(CC))),)
+BASE_CFLAGS += -Wno-unused-command-line-argument -Wno-ignored-optimization-argument
+endif
+
+ifeq ($(SAN),address)
+SAN_FLAGS := -fsanitize=address
+else ifeq ($(SAN),undefined)
+SAN_FLAGS := -fsanitize=undefined -fno-sanitize-recover=all
+else ifeq ($(SAN),thread)
+SAN_FLAGS := -fsanitize=thread
+endif
+BASE_CFLAGS += $(SAN_FLAGS)
+
+LIB_INC := -Ishim -I. -I$(GEN) -Ipolicy
+# With this macro cuda.h declares every symbol under its true name (cuMemcpyHtoD_v2 ...).
+LIB_CFLAGS := $(BASE_CFLAGS) $(PIC) $(LIB_INC) -D__CUDA_API_VERSION_INTERNAL= $(CUDA_INC)
+TEST_CFLAGS := $(BASE_CFLAGS) -Itests -Itests/sim -Itests/sim/cuda -Itests/sim/rt -I. -I$(GEN) $(CUDA_INC)
+SIM_CFLAGS := $(BASE_CFLAGS) -fPIC -Itests/sim -Itests/sim/cuda -Itests/sim/rt -I. -I$(GEN) $(CUDA_INC)
+
+LIB_LDFLAGS := -shared -pthread -Wl,-soname,libturbo.so -Wl,-Bsymbolic-functions -Wl,--gc-sections \
+	-Wl,--as-needed -Wl,-z,relro,-z,now,-z,noexecstack -Wl,--version-script=$(GEN)/exports.map \
+	$(if $(SAN),,-Wl,-z,defs) $(SAN_FLAGS)
+LDLIBS := -ldl -lpthread -lm
+
+# ---- sources ------------------------------------------------------------------------
+
+LIB_C := $(wildcard shim/*.c policy/*.c policy/*/*.c)
+LIB_S := $(wildcard shim/stubs_$(ARCH).S)
+LIB_O := $(LIB_C:%.c=$(OBJ)/%.o) $(LIB_S:%.S=$(OBJ)/%.o)
+ifneq ($(wildcard shim/hooks.def),)
+LIB_O += $(OBJ)/gen/hook_stubs.o
+GENERATED := $(addprefix $(GEN)/,hook_ids.h hook_table.inc hook_stubs.S exports.map)
+endif
+TOOL_O := $(patsubst %.c,$(OBJ)/%.o,$(wildcard tools/turbo/*.c))
+SIM_CUDA_O := $(patsubst %.c,$(OBJ)/%.o,$(wildcard tests/sim/cuda/*.c))
+SIM_RT_O := $(patsubst %.c,$(OBJ)/%.o,$(wildcard tests/sim/rt/*.c))
+
+LIBTURBO := $(BUILD)/libturbo.so
+ARCHIVE := $(BUILD)/libturbo_test.a
+TURBO := $(BUILD)/turbo
+SIM_DIR := $(BUILD)/sim
+SIM_CUDA := $(if $(SIM_CUDA_O),$(SIM_DIR)/libcuda.so.1)
+SIM_RT := $(if $(SIM_RT_O),$(SIM_DIR)/libsimrt.so $(SIM_DIR)/libsimrt.a)
+SIM := $(SIM_CUDA) $(SIM_RT)
+
+progs = $(patsubst %.c,$(BUILD)/%,$(wildcard $(1)))
+UNIT_TESTS := $(call progs,tests/unit/test_*.c)
+SIM_TESTS := $(if $(SIM_CUDA_O),$(call progs,tests/sim/test_*.c))
+PRELOAD_PROGS := $(call progs,tests/preload/*.c)
+GPU_PROGS := $(call progs,tests/gpu/*.c)
+DEMO_PROGS := $(patsubst tools/%.c,$(BUILD)/%,$(wildcard tools/demo/*.c))
+BENCH_PROGS := $(patsubst tools/%.c,$(BUILD)/%,$(wildcard tools/bench/*.c))
+
+.DELETE_ON_ERROR:
+.SECONDARY:
+.SECONDEXPANSION:
+.PHONY: all lib tests demo check check-gpu bench bench-gpu soak format docs setup install clean distclean help
+
+## all                  the library and the command: build/libturbo.so, build/turbo (the default)
+all: $(LIBTURBO) $(if $(TOOL_O),$(TURBO))
+
+lib: $(LIBTURBO)
+
+# ---- generated files ----------------------------------------------------------------
+
+$(GEN)/cuda%.mk: tools/cuda_headers.sh
+	@mkdir -p $(@D)
+	@CUDA_HOME='$(CUDA_HOME)' TURBO_IGNORE_SYSTEM_CUDA='$(TURBO_IGNORE_SYSTEM_CUDA)' sh $< > $@
+
+what_hook_ids.h := ids
+what_hook_table.inc := table
+what_hook_stubs.S := stubs
+what_exports.map := map
+$(GENERATED): $(GEN)/%: shim/hooks.awk shim/hooks.def
+	$(call say,GEN,$@)
+	@mkdir -p $(@D)
+	$(Q)awk -f shim/hooks.awk -v what=$(what_$*) shim/hooks.def > $@
+
+# ---- objects ------------------------------------------------------------------------
+
+$(LIB_O) $(TOOL_O): FLAGS = $(LIB_CFLAGS)
+$(SIM_CUDA_O) $(SIM_RT_O): FLAGS = $(SIM_CFLAGS)
+
+$(OBJ)/gen/%.o: $(GEN)/%.S | $(GENERATED)
+	$(call say,AS,$@)
+	@mkdir -p $(@D)
+	$(Q)$(CC) $(FLAGS) -MMD -MP -c -o $@ $<
+
+$(OBJ)/%.o: %.c | $(GENERATED)
+	$(call say,CC,$@)
+	@mkdir -p $(@D)
+	$(Q)$(CC) $(FLAGS) $(CFLAGS) -MMD -MP -c -o $@ $<
+
+$(OBJ)/%.o: %.S | $(GENERATED)
+	$(call say,AS,$@)
+	@mkdir -p $(@D)
+	$(Q)$(CC) $(FLAGS) -MMD -MP -c -o $@ $<
+
+# ---- products -----------------------------------------------------------------------
+
+$(LIBTURBO): $(LIB_O) $(filter %.map,$(GENERATED))
+	$(call say,LD,$@)
+	$(Q)$(CC) $(LIB_LDFLAGS) $(LDFLAGS) -o $@ $(LIB_O)
+
+$(ARCHIVE): $(LIB_O)
+	$(call say,AR,$@)
+	$(Q)rm -f $@ && ar rcs $@ $(LIB_O)
+
+# The command takes the option table and the stats format from the library's own objects.
+$(TURBO): $(TOOL_O) $(ARCHIVE)
+	$(call say,LD,$@)
+	$(Q)$(CC) $(SAN_FLAGS) -pthread $(LDFLAGS) -o $@ $(TOOL_O) $(ARCHIVE) $(LDLIBS)
+
+# -Bsymbolic: the real driver never calls itself through exported symbols either, so an
+# interposer must not see the simulator's inner calls.
+$(SIM_DIR)/libcuda.so.1: $(SIM_CUDA_O) $(wildcard tests/sim/cuda/*.map)
+	$(call say,LD,$@)
+	@mkdir -p $(@D)
+	$(Q)$(CC) -shared -pthread $(SAN_FLAGS) -Wl,-soname,libcuda.so.1 -Wl,-Bsymbolic \
+		$(patsubst %,-Wl$(comma)--version-script=%,$(filter %.map,$^)) -o $@ $(SIM_CUDA_O) $(LDLIBS)
+	$(Q)ln -sf libcuda.so.1 $(@D)/libcuda.so
+comma := ,
+
+$(SIM_DIR)/libsimrt.so: $(SIM_RT_O)
+	$(call say,LD,$@)
+	@mkdir -p $(@D)
+	$(Q)$(CC) -shared -pthread $(SAN_FLAGS) -Wl,-soname,libsimrt.so -o $@ $(SIM_RT_O) $(LDLIBS)
+
+$(SIM_DIR)/libsimrt.a: $(SIM_RT_O)
+	$(call say,AR,$@)
+	@mkdir -p $(@D)
+	$(Q)rm -f $@ && ar rcs $@ $(SIM_RT_O)
+
+# ---- test, demo and benchmark programs ----------------------------------------------
+
+# A program asks for libraries in its first line: `LINK: cuda` for the simulated driver,
+# `LINK: simrt` for the tiny runtime (static); cmocka is linked where it is included.
+first_line = sed -n '1{/LINK:.*$(1)/s|.*|$(2)|p}' $<
+link_cuda = $$($(call first_line,cuda,-L$(SIM_DIR) -lcuda))
+link_simrt = $$($(call first_line,simrt,$(SIM_DIR)/libsimrt.a))
+link_cmocka = $$(grep -q '<cmocka.h>' $< && echo -lcmocka)
+# Sources shared by the programs of one directory.
+common = $(wildcard tests/$(1)/common/*.c)
+depfile = $(patsubst $(BUILD)/%,$(OBJ)/%,$@).d
+
+define link_program
+	$(call say,LD,$@)
+	@mkdir -p $(@D) $(dir $(depfile))
+	$(Q)$(CC) $(FLAGS) -MMD -MP -MF $(depfile) -o $@ $(filter %.c,$^) $(filter %.a,$^) \
+		$(if $(ALWAYS_CUDA),-L$(SIM_DIR) -lcuda,$(link_simrt) $(link_cuda)) $(link_cmocka) $(LDLIBS)
+endef
+
+TEST_PROGS := $(SIM_TESTS) $(PRELOAD_PROGS) $(GPU_PROGS) $(DEMO_PROGS) $(BENCH_PROGS)
+$(TEST_PROGS): FLAGS = $(TEST_CFLAGS)
+$(UNIT_TESTS): FLAGS = $(BASE_CFLAGS) $(LIB_INC) -Itests -D__CUDA_API_VERSION_INTERNAL= $(CUDA_INC)
+$(SIM_TESTS): ALWAYS_CUDA = 1
+
+$(UNIT_TESTS): $(BUILD)/tests/unit/%: tests/unit/%.c $(ARCHIVE) $(call common,unit) | $(GENERATED)
+	$(link_program)
+
+$(SIM_TESTS): $(BUILD)/tests/sim/%: tests/sim/%.c $(SIM) $(call common,sim) | $(GENERATED)
+	$(link_program)
+
+$(PRELOAD_PROGS): $(BUILD)/tests/preload/%: tests/preload/%.c $(call common,preload) | $(SIM) $(GENERATED)
+	$(link_program)
+
+# Linked with the simulator's libcuda.so.1, run with the installed one.
+$(GPU_PROGS): $(BUILD)/tests/gpu/%: tests/gpu/%.c $(call common,gpu) | $(SIM) $(GENERATED)
+	$(link_program)
+
+$(DEMO_PROGS) $(BENCH_PROGS): $(BUILD)/%: tools/%.c | $(SIM) $(GENERATED)
+	$(link_program)
+
+# ---- tests --------------------------------------------------------------------------
+
+RUN = BUILD='$(abspath $(BUILD))' SAN='$(SAN)' CC='$(CC)' NCCL_H='$(NCCL_H)' CUDA_H='$(CUDA_H)' \
+	CUPTI_H='$(CUPTI_H)' MAKE='$(MAKE)' bash tests/run.sh
+
+## tests                build every test program
+tests: all $(SIM) $(UNIT_TESTS) $(SIM_TESTS) $(PRELOAD_PROGS)
+
+## check                everything that needs no GPU; installs what the tests need
+check: setup
+	+$(Q)MAKE='$(MAKE)' bash tests/check.sh
+
+## NAME.run_test        build and run one test by its name, e.g. `make test_options.run_test`
+%.run_test: $$(or $$(filter %/unit/$$*,$$(UNIT_TESTS)),tests)
+	+$(Q)$(RUN) -v $*
+
+## quick                unit, simulator and preload tests of this build only
+.PHONY: quick
+quick: tests
+	+$(Q)$(RUN) unit sim preload
+
+## check-gpu            the promises that need a real GPU
+check-gpu: all $(GPU_PROGS)
+	+$(Q)$(RUN) gpu
+
+## soak                 the randomised tests, SOAK_S seconds each
+soak: tests
+	+$(Q)SOAK_S='$(SOAK_S)' $(RUN) soak
+
+## demo                 a training-like program, bare and preloaded; installs what it needs
+demo: setup-build
+	+$(Q)$(MAKE) --no-print-directory demo-run
+
+.PHONY: demo-run
+demo-run: all $(SIM) $(DEMO_PROGS)
+	$(Q)BUILD='$(abspath $(BUILD))' TURBO='$(abspath $(TURBO))' SIM_DIR='$(abspath $(SIM_DIR))' bash tools/demo/demo.sh
+
+## bench                benchmarks that run on any machine
+bench: all $(SIM) $(BENCH_PROGS)
+	$(Q)BUILD='$(abspath $(BUILD))' SIM_DIR='$(abspath $(SIM_DIR))' BENCH='$(BENCH)' bash tools/bench/bench.sh
+
+## bench-gpu            benchmarks that need a GPU
+bench-gpu: all $(SIM) $(BENCH_PROGS)
+	$(Q)BUILD='$(abspath $(BUILD))' SIM_DIR='$(abspath $(SIM_DIR))' BENCH='$(BENCH)' bash tools/bench/bench_gpu.sh
+
+# ---- housekeeping -------------------------------------------------------------------
+
+## setup                install what `make check` needs (Debian, Ubuntu)
+.PHONY: setup-build
+setup:
+	$(Q)bash tools/setup.sh check
+
+setup-build:
+	$(Q)bash tools/setup.sh build
+
+## format               rewrite the C sources in the project's style
+format:
+	$(Q)clang-format -i $(shell git ls-files '*.c' '*.h')
+
+## docs                 rewrite the option table in README.md
+docs: $(TURBO)
+	$(Q)$(TURBO) options --markdown | awk -f tools/docs.awk - README.md > $(BUILD)/README.md && cp $(BUILD)/README.md README.md
+
+## install              copy the library and the command below PREFIX
+install: all
+	install -d '$(DESTDIR)$(PREFIX)/lib' '$(DESTDIR)$(PREFIX)/bin'
+	install -m 755 $(LIBTURBO) '$(DESTDIR)$(PREFIX)/lib/libturbo.so'
+	install -m 755 $(TURBO) '$(DESTDIR)$(PREFIX)/bin/turbo'
+
+## clean                remove the build directories (fetched headers stay)
+clean:
+	$(Q)rm -rf build-clang build-address build-undefined build-thread
+	$(Q)if [ -d '$(BUILD)' ]; then find '$(BUILD)' -mindepth 1 -maxdepth 1 ! -name deps -exec rm -rf {} +; fi
+
+## distclean            remove fetched headers too
+distclean: clean
+	$(Q)rm -rf build '$(BUILD)'
+
+## help                 this text
+help:
+	@echo 'usage: make [VARIABLE=VALUE]... [TARGET]...'
+	@echo; echo 'Targets:'
+	@sed -n 's/^## \([A-Za-z-]*\|[A-Z]*\.run_test\)   */  \1\t/p' Makefile | grep -v '=' | expand -t 24
+	@echo; echo 'Variables:'
+	@sed -n 's/^## \([A-Z_]*=[^ ]*\)  */  \1\t/p' Makefile | expand -t 40
+
+-include $(shell [ -d $(OBJ) ] && find $(OBJ) -name '*.d')

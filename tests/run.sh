@@ -1,0 +1,184 @@
+#!/bin/bash
+# Run tests of one build and print a line for each.
+#
+#   tests/run.sh [-v] [-l LABEL] [-r FILE] [-t SECONDS] WHAT...
+#
+# WHAT is a suite (unit, sim, preload, gpu, soak) or the name of one test, e.g. test_options.
+#   -v  show the output of passing tests too
+#   -l  text put before the names, e.g. "asan"
+#   -r  append "pass|fail|skip NAME" lines to FILE and leave the closing line to the caller
+#   -t  time limit of one test (default 120; x4 under a sanitizer)
+#   -w  command put before unit test programs, e.g. "valgrind -q"
+#
+# A test exits with 0 (passed), 77 (skipped) or anything else (failed). A failing test's
+# output is shown. Environment: BUILD (build directory), SAN.
+set -u
+cd "$(dirname "$0")/.." || exit 1
+
+verbose= label= results= limit= wrap=
+while getopts vl:r:t:w: opt; do
+	case $opt in
+	v) verbose=1 ;;
+	l) label=$OPTARG ;;
+	r) results=$OPTARG ;;
+	t) limit=$OPTARG ;;
+	w) wrap=$OPTARG ;;
+	*) exit 2 ;;
+	esac
+done
+shift $((OPTIND - 1))
+
+BUILD=${BUILD:-$PWD/build}
+SAN=${SAN:-}
+lib=$BUILD/libturbo.so
+sim=$BUILD/sim
+export BUILD SAN
+export SIM_DIR=$sim LIBTURBO=$lib
+if [ -z "$limit" ]; then
+	limit=120
+	[ -z "$SAN" ] || limit=480
+fi
+own_results=
+if [ -z "$results" ]; then
+	results=$(mktemp) || exit 1
+	own_results=1
+fi
+log=$(mktemp) || exit 1
+trap 'rm -f "$log"; [ -z "$own_results" ] || rm -f "$results"' EXIT
+
+export ASAN_OPTIONS=${ASAN_OPTIONS:-detect_leaks=1:abort_on_error=0:detect_stack_use_after_return=1}
+export UBSAN_OPTIONS=${UBSAN_OPTIONS:-print_stacktrace=1:halt_on_error=1}
+tsan=second_deadlock_stack=1:halt_on_error=0:exitcode=66
+[ ! -f tests/tsan.supp ] || tsan=$tsan:suppressions=$PWD/tests/tsan.supp
+export TSAN_OPTIONS=${TSAN_OPTIONS:-$tsan}
+[ ! -f tests/lsan.supp ] || export LSAN_OPTIONS=${LSAN_OPTIONS:-suppressions=$PWD/tests/lsan.supp}
+
+# report NAME STATUS SECONDS: one line, and the output when it matters.
+report()
+{
+	local name=$1 status=$2 seconds=$3 word
+	case $status in
+	0) word=pass ;;
+	77) word=skip ;;
+	124 | 137) word=fail && echo "time limit of $limit s exceeded" >>"$log" ;;
+	*) word=fail && echo "exit status $status" >>"$log" ;;
+	esac
+	echo "$word $name" >>"$results"
+	printf '%-4s  %s (%s s)' "$word" "${label:+$label }$name" "$seconds"
+	[ $word != skip ] || printf ': %s' "$(tail -n 1 "$log")"
+	printf '\n'
+	if [ $word = fail ] || [ -n "$verbose" ]; then
+		sed 's/^/      | /' "$log"
+	fi
+}
+
+# run_one NAME COMMAND...
+run_one()
+{
+	local name=$1 start=$SECONDS
+	shift
+	timeout -k 5 "$limit" "$@" >"$log" 2>&1 </dev/null
+	report "$name" $? $((SECONDS - start))
+}
+
+# Words after KEY: on the first line of a test's source.
+first_line()
+{
+	sed -n "1{s/.*$2: *\([^*]*\).*/\1/p}" "$1" | sed 's/  *[A-Z]*: .*//; s/ *BARE.*//'
+}
+
+# A preload program runs with libturbo.so; with BARE on its first line without it first.
+# A gcc sanitizer runtime must come before libturbo.so in the list (clang's is in the program).
+preload_program()
+{
+	local program=$1 source=$2 name env pre=$lib
+	name=$(basename "$program")
+	read -ra env <<<"$(first_line "$source" ENV)"
+	if sed -n 1p "$source" | grep -qw BARE; then
+		run_one "$name (bare)" env LD_LIBRARY_PATH="$sim" "${env[@]}" "$program"
+	fi
+	local runtime
+	runtime=$(ldd "$program" 2>/dev/null | sed -n 's/.*=> \(.*lib[atu]*san\.so[^ ]*\).*/\1/p')
+	[ -z "$runtime" ] || pre="$runtime:$lib"
+	run_one "$name" env LD_PRELOAD="$pre" LD_LIBRARY_PATH="$sim" "${env[@]}" "$program"
+}
+
+# Programs of the build that have a source still.
+each_program()
+{
+	local dir=$1 runner=$2 pattern=$3 source program
+	for source in tests/"$dir"/$pattern.c; do
+		[ -f "$source" ] || continue
+		program=$BUILD/tests/$dir/$(basename "$source" .c)
+		if [ ! -x "$program" ]; then
+			echo "not built" >"$log"
+			report "$(basename "$program")" 1 0
+			continue
+		fi
+		$runner "$program" "$source"
+	done
+}
+
+each_script()
+{
+	local dir=$1 pattern=$2 script
+	for script in tests/"$dir"/$pattern.sh tests/"$dir"/$pattern.py; do
+		[ -f "$script" ] || continue
+		case $script in
+		*.py) run_one "$(basename "$script" .py)" python3 "$script" ;;
+		*) run_one "$(basename "$script" .sh)" bash "$script" ;;
+		esac
+	done
+}
+
+unit_program() { run_one "$(basename "$1")" $wrap "$1"; }
+sim_program() { run_one "$(basename "$1")" env LD_LIBRARY_PATH="$sim" "$1"; }
+gpu_program() { run_one "$(basename "$1")" env LD_PRELOAD="$lib" "$1"; }
+
+# run_pattern SUITE PATTERN: the suite's tests whose name matches. Scripts look at the
+# product, which a sanitizer would change, so they run in the plain build only.
+run_pattern()
+{
+	case $1 in
+	unit) each_program unit unit_program "$2" ;;
+	sim) each_program sim sim_program "$2" ;;
+	preload)
+		each_program preload preload_program "$2"
+		[ -n "$SAN" ] || each_script preload "$2"
+		;;
+	gpu)
+		each_program gpu gpu_program "$2"
+		each_script gpu "$2"
+		;;
+	esac
+}
+
+for what in "$@"; do
+	before=$(wc -l <"$results")
+	case $what in
+	unit | sim | preload | gpu) run_pattern "$what" 'test_*' ;;
+	soak)
+		limit=$((${SOAK_S:-600} * 2 + 120))
+		export SOAK_S
+		for suite in unit sim preload; do
+			run_pattern $suite 'test_*random*'
+		done
+		;;
+	*)
+		for suite in unit sim preload gpu; do
+			[ $suite = gpu ] && [ ! -d "$BUILD/tests/gpu" ] && continue
+			run_pattern $suite "$what"
+		done
+		if [ "$before" = "$(wc -l <"$results")" ]; then
+			echo "no test is called $what" >"$log"
+			report "$what" 1 0
+		fi
+		;;
+	esac
+done
+
+[ -n "$own_results" ] || exit 0
+count() { grep -c "^$1 " "$results"; }
+failed=$(count fail)
+echo "$(count pass) passed, $failed failed, $(count skip) skipped"
+[ "$failed" = 0 ]

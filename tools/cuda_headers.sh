@@ -1,0 +1,78 @@
+#!/bin/sh
+# Find cuda.h, nccl.h and cupti.h and print make variables for them:
+#
+#   CUDA_INC  compiler flags    CUDA_H, NCCL_H, CUPTI_H  paths, empty when not found
+#
+# Order: CUDA_HOME; /usr/local/cuda (unless TURBO_IGNORE_SYSTEM_CUDA=1); an installed
+# nvidia-* Python wheel; the wheels that tools/setup.sh fetched into build/deps; the
+# compiler's own directories. The three headers may come from different places. When there
+# is no cuda.h anywhere, the wheels are fetched.
+set -u
+
+root=$(cd "$(dirname "$0")/.." && pwd)
+deps=$root/build/deps/include
+
+wheel_dirs()
+{
+	command -v python3 >/dev/null 2>&1 || return 0
+	python3 - <<'PY' 2>/dev/null
+import glob, os, site, sys
+places = list(site.getsitepackages()) + [site.getusersitepackages()] + sys.path
+seen = []
+for place in places:
+    for pattern in ("nvidia/*/include", "nvidia/include"):
+        for d in sorted(glob.glob(os.path.join(place, pattern)), reverse=True):
+            if d not in seen:
+                seen.append(d)
+                print(d)
+PY
+}
+
+places()
+{
+	if [ -n "${CUDA_HOME:-}" ]; then
+		echo "$CUDA_HOME/include"
+		echo "$CUDA_HOME/extras/CUPTI/include"
+	fi
+	if [ "${TURBO_IGNORE_SYSTEM_CUDA:-}" != 1 ]; then
+		echo /usr/local/cuda/include
+		echo /usr/local/cuda/extras/CUPTI/include
+	fi
+	[ "${TURBO_IGNORE_WHEELS:-}" = 1 ] || wheel_dirs
+	echo "$deps"
+	if [ "${TURBO_IGNORE_SYSTEM_CUDA:-}" != 1 ]; then
+		echo /usr/local/include
+		echo /usr/include
+	fi
+}
+
+# Directory of the first place that has the header.
+place_of()
+{
+	places | while IFS= read -r dir; do
+		if [ -f "$dir/$1" ]; then
+			echo "$dir"
+			break
+		fi
+	done
+}
+
+cuda=$(place_of cuda.h)
+if [ -z "$cuda" ]; then
+	bash "$root/tools/setup.sh" headers >&2 || exit 1
+	cuda=$(place_of cuda.h)
+fi
+nccl=$(place_of nccl.h)
+cupti=$(place_of cupti.h)
+
+flags=
+for dir in "$cuda" "$nccl" "$cupti"; do
+	case " $flags " in
+	*" $dir "*) ;;
+	*) [ -z "$dir" ] || flags="$flags -isystem $dir" ;;
+	esac
+done
+echo "CUDA_INC :=$flags"
+echo "CUDA_H := ${cuda:+$cuda/cuda.h}"
+echo "NCCL_H := ${nccl:+$nccl/nccl.h}"
+echo "CUPTI_H := ${cupti:+$cupti/cupti.h}"
