@@ -1,0 +1,203 @@
+/*
+ * cuda_ctx.c - the driver calls that begin and end things: the driver itself,
+ * captures, streams, contexts.
+ *
+ * Bodies are thin: count, guard, policy, real call. A call made by libturbo itself
+ * goes straight to the real function. errno is as the real call left it.
+ */
+#include <cuda.h>
+
+#include "guard.h"
+#include "life.h"
+#include "real.h"
+#include "stats.h"
+#include "../policy/copy/copy.h"
+#include "../policy/policy.h"
+
+TURBO_EXPORT CUresult cuInit(unsigned int flags)
+{
+	CUresult status;
+
+	stats_call(HOOK_cuInit);
+	status = REAL_GET(cuInit)(flags);
+	if (status == CUDA_SUCCESS && !guard_inside()) {
+		guard_enter();
+		life_cuda_ready();
+		guard_leave();
+	}
+	return status;
+}
+
+/* ---- captures ---- */
+
+/*
+ * The policy hears of a capture before the driver does: between the two no thread of
+ * ours may start an unsafe call that would break it. A begin that fails is taken back.
+ */
+static void capture_begin(CUstream stream, bool per_thread)
+{
+	if (guard_inside())
+		return;
+	guard_enter();
+	copy_capture_begin(stream, per_thread);
+	guard_leave();
+}
+
+static void capture_end(CUstream stream, bool per_thread)
+{
+	if (guard_inside())
+		return;
+	guard_enter();
+	copy_capture_end(stream, per_thread);
+	guard_leave();
+}
+
+#define BEGIN_CAPTURE(symbol, stream, per_thread, ...)           \
+	do {                                                         \
+		CUresult status;                                         \
+		stats_call(HOOK_##symbol);                               \
+		capture_begin(stream, per_thread);                       \
+		status = REAL_GET(symbol)(__VA_ARGS__);                  \
+		if (status != CUDA_SUCCESS)                              \
+			capture_end(stream, per_thread);                     \
+		return status;                                           \
+	} while (0)
+
+TURBO_EXPORT CUresult cuStreamBeginCapture(CUstream stream)
+{
+	BEGIN_CAPTURE(cuStreamBeginCapture, stream, false, stream);
+}
+
+TURBO_EXPORT CUresult cuStreamBeginCapture_ptsz(CUstream stream)
+{
+	BEGIN_CAPTURE(cuStreamBeginCapture_ptsz, stream, true, stream);
+}
+
+TURBO_EXPORT CUresult cuStreamBeginCapture_v2(CUstream stream, CUstreamCaptureMode mode)
+{
+	BEGIN_CAPTURE(cuStreamBeginCapture_v2, stream, false, stream, mode);
+}
+
+TURBO_EXPORT CUresult cuStreamBeginCapture_v2_ptsz(CUstream stream, CUstreamCaptureMode mode)
+{
+	BEGIN_CAPTURE(cuStreamBeginCapture_v2_ptsz, stream, true, stream, mode);
+}
+
+TURBO_EXPORT CUresult cuStreamBeginCaptureToGraph(CUstream stream, CUgraph graph, const CUgraphNode *deps,
+												  const CUgraphEdgeData *data, size_t count,
+												  CUstreamCaptureMode mode)
+{
+	BEGIN_CAPTURE(cuStreamBeginCaptureToGraph, stream, false, stream, graph, deps, data, count, mode);
+}
+
+TURBO_EXPORT CUresult cuStreamBeginCaptureToGraph_ptsz(CUstream stream, CUgraph graph, const CUgraphNode *deps,
+													   const CUgraphEdgeData *data, size_t count,
+													   CUstreamCaptureMode mode)
+{
+	BEGIN_CAPTURE(cuStreamBeginCaptureToGraph_ptsz, stream, true, stream, graph, deps, data, count, mode);
+}
+
+TURBO_EXPORT CUresult cuStreamEndCapture(CUstream stream, CUgraph *graph)
+{
+	CUresult status;
+
+	stats_call(HOOK_cuStreamEndCapture);
+	status = REAL_GET(cuStreamEndCapture)(stream, graph);
+	capture_end(stream, false);
+	return status;
+}
+
+TURBO_EXPORT CUresult cuStreamEndCapture_ptsz(CUstream stream, CUgraph *graph)
+{
+	CUresult status;
+
+	stats_call(HOOK_cuStreamEndCapture_ptsz);
+	status = REAL_GET(cuStreamEndCapture_ptsz)(stream, graph);
+	capture_end(stream, true);
+	return status;
+}
+
+/* Destroying a stream ends its capture. */
+TURBO_EXPORT CUresult cuStreamDestroy(CUstream stream)
+{
+	CUresult status;
+
+	stats_call(HOOK_cuStreamDestroy);
+	status = REAL_GET(cuStreamDestroy)(stream);
+	capture_end(stream, false);
+	return status;
+}
+
+TURBO_EXPORT CUresult cuStreamDestroy_v2(CUstream stream)
+{
+	CUresult status;
+
+	stats_call(HOOK_cuStreamDestroy_v2);
+	status = REAL_GET(cuStreamDestroy_v2)(stream);
+	capture_end(stream, false);
+	return status;
+}
+
+/* ---- contexts ---- */
+
+static void context_gone(CUcontext ctx, CUdevice device)
+{
+	if (guard_inside() || !life_cuda())
+		return;
+	guard_enter();
+	policies_context_gone(ctx, device);
+	guard_leave();
+}
+
+/* Before the real call: the policies' own handles still exist and can be given back. */
+TURBO_EXPORT CUresult cuCtxDestroy(CUcontext ctx)
+{
+	stats_call(HOOK_cuCtxDestroy);
+	context_gone(ctx, -1);
+	return REAL_GET(cuCtxDestroy)(ctx);
+}
+
+TURBO_EXPORT CUresult cuCtxDestroy_v2(CUcontext ctx)
+{
+	stats_call(HOOK_cuCtxDestroy_v2);
+	context_gone(ctx, -1);
+	return REAL_GET(cuCtxDestroy_v2)(ctx);
+}
+
+/*
+ * A primary context's handle cannot be asked for without retaining it, and whether a
+ * release was the last one is known afterwards only: both are told after the fact, by
+ * device. A context that another thread has made meanwhile makes GetState say "active";
+ * it has the handle of the old one, and the policies find their own handles dead.
+ */
+static void primary_reset(CUdevice device, CUresult status)
+{
+	if (status == CUDA_SUCCESS)
+		context_gone(NULL, device);
+}
+
+static void primary_released(CUdevice device, CUresult status)
+{
+	unsigned int flags;
+	int active = 1;
+
+	if (status != CUDA_SUCCESS || guard_inside() || !life_cuda() || !REAL_HAS(cuDevicePrimaryCtxGetState))
+		return;
+	if (REAL(cuDevicePrimaryCtxGetState)(device, &flags, &active) == CUDA_SUCCESS && !active)
+		context_gone(NULL, device);
+}
+
+#define PRIMARY(symbol, told)                                    \
+	TURBO_EXPORT CUresult symbol(CUdevice device)                \
+	{                                                            \
+		CUresult status;                                         \
+		stats_call(HOOK_##symbol);                               \
+		status = REAL_GET(symbol)(device);                       \
+		told(device, status);                                    \
+		return status;                                           \
+	}
+
+PRIMARY(cuDevicePrimaryCtxReset, primary_reset)
+PRIMARY(cuDevicePrimaryCtxReset_v2, primary_reset)
+PRIMARY(cuDevicePrimaryCtxRelease, primary_released)
+PRIMARY(cuDevicePrimaryCtxRelease_v2, primary_released)

@@ -1,0 +1,75 @@
+/*
+ * stats.h - counters, readable by `turbo stats` while the job runs.
+ *
+ * A counter is a 64-bit cell in every lane; a thread adds to its own lane with
+ * a relaxed atomic, a reader sums the lanes. Cells [0, HOOK_COUNT) count calls
+ * by symbol; the rest are the rows of shim/counters.def.
+ *
+ * The lanes live in a page-aligned static area. stats_publish() maps a file of
+ * mode 0600 over it, so counting never tests whether a page exists.
+ */
+#ifndef TURBO_STATS_H
+#define TURBO_STATS_H
+
+#include <stdint.h>
+
+#include "guard.h"
+#include "hooks.h"
+#include "stats_page.h"
+
+enum stats_counter {
+#define COUNTER(id, name, unit, text) STATS_##id,
+#include "counters.def"
+#undef COUNTER
+	STATS_COUNTER_END
+};
+
+#define STATS_CELLS (HOOK_COUNT + STATS_COUNTER_END)
+/* Lane stride in bytes: whole cache lines, so that lanes never share one. */
+#define STATS_LANE_BYTES (((STATS_CELLS * 8 + 63) / 64) * 64)
+
+/* Largest page size of the architecture: whole pages, so that a mapping over the area covers
+ * nothing else. */
+#ifdef __aarch64__
+#define STATS_ALIGN 65536
+#else
+#define STATS_ALIGN 4096
+#endif
+
+struct stats_area {
+	struct stats_header header; /* padded to STATS_HEADER_BYTES */
+	unsigned char lanes[STATS_LANES][STATS_LANE_BYTES];
+} __attribute__((aligned(STATS_ALIGN)));
+
+extern struct stats_area stats_area __attribute__((visibility("hidden")));
+
+/* Gives this thread a lane (1 .. STATS_LANES-1) and returns its byte offset. */
+uint64_t stats_lane_assign(void);
+
+static inline void stats_cell_add(unsigned cell, uint64_t n)
+{
+	uint64_t off = turbo_tls.lane_off;
+	if (__builtin_expect(off == 0, 0))
+		off = stats_lane_assign();
+	uint64_t *p = (uint64_t *)(void *)((unsigned char *)stats_area.lanes + off) + cell;
+	__atomic_fetch_add(p, n, __ATOMIC_RELAXED);
+}
+
+/* One call of a hooked symbol. */
+static inline void stats_call(enum hook_id id) { stats_cell_add(id, 1); }
+/* Add to a named counter of counters.def. */
+static inline void stats_add(enum stats_counter c, uint64_t n) { stats_cell_add(HOOK_COUNT + c, n); }
+
+/* Sum over the lanes. Not a snapshot: cells move while it reads. */
+uint64_t stats_cell_sum(unsigned cell);
+static inline uint64_t stats_get(enum stats_counter c) { return stats_cell_sum(HOOK_COUNT + c); }
+
+/* Put the area into /dev/shm (or TMPDIR) under this process's name; on failure the
+ * counters stay private. Once a process; called when it is engaged. */
+void stats_publish(void);
+/* Unlink the file (at exit). */
+void stats_unpublish(void);
+/* In a forked child: replace the shared area by a private zeroed one; no file until engaged. */
+void stats_fork_child(void);
+
+#endif
