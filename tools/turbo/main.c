@@ -1,0 +1,132 @@
+/*
+ * main.c - the subcommand table of `turbo`.
+ */
+#include <errno.h>
+#include <stdarg.h>
+#include <string.h>
+
+#include "turbo.h"
+
+const struct command commands[] = {
+	{
+		"run", cmd_run, "run [--preset P] [-o NAME=VALUE]... [--] CMD [ARG]...",
+		"run CMD with libturbo loaded",
+		"  --preset P       off, observe, safe or max; the same as -o TURBO=P\n"
+		"  -o NAME=VALUE    set an option; TURBO_COPY=off, COPY=off and copy=off are the same\n"
+		"\n"
+		"Options come from the environment too; -o overrides. A name or value that libturbo does\n"
+		"not know is refused here, with status 2, before CMD is started. Status 127 says that CMD\n"
+		"was not found, 126 that it could not be started; otherwise the status is CMD's own.\n"
+		"A short summary of what was sped up is printed on stderr when CMD ends (TURBO_SUMMARY).\n",
+	},
+	{
+		"options", cmd_options, "options [--markdown]",
+		"list the options, their values and the value in force",
+		"  --markdown       the table as README.md has it\n"
+		"\n"
+		"NOW is what a process started from this environment would use; * marks a value that the\n"
+		"environment sets.\n",
+	},
+	{
+		"stats", cmd_stats, "stats [PID] [--json] [--all]",
+		"show what libturbo counts in a running process",
+		"  --json           one JSON object, for programs\n"
+		"  --all            counters at zero and every symbol too\n"
+		"\n"
+		"Without PID: list the processes that have counters. The counters of a killed process stay\n"
+		"readable until another process of the same user removes them.\n",
+	},
+	{NULL, NULL, NULL, NULL, NULL},
+};
+
+const struct command *command_find(const char *name)
+{
+	for (const struct command *c = commands; c->name; c++)
+		if (!strcmp(c->name, name))
+			return c;
+	return NULL;
+}
+
+void command_help(const struct command *cmd, FILE *to)
+{
+	fprintf(to, "usage: turbo %s\n\n", cmd->usage);
+	fprintf(to, "turbo %s: %s.\n\n%s", cmd->name, cmd->summary, cmd->details);
+}
+
+static void help(FILE *to)
+{
+	fputs("usage: turbo COMMAND [ARG]...\n\ncommands:\n", to);
+	for (const struct command *c = commands; c->name; c++)
+		fprintf(to, "  %-10s %s\n", c->name, c->summary);
+	fputs("\n  turbo help COMMAND    more about one command\n"
+	      "  turbo --version       version of this command\n", to);
+}
+
+int usage_error(const char *name, const char *fmt, ...)
+{
+	va_list ap;
+	fprintf(stderr, "turbo%s%s: ", *name ? " " : "", name);
+	va_start(ap, fmt);
+	vfprintf(stderr, fmt, ap);
+	va_end(ap);
+	fprintf(stderr, "\nTry `turbo help%s%s`.\n", *name ? " " : "", name);
+	return EXIT_ASKED_WRONGLY;
+}
+
+int failure(const char *name, const char *fmt, ...)
+{
+	va_list ap;
+	fprintf(stderr, "turbo %s: ", name);
+	va_start(ap, fmt);
+	vfprintf(stderr, fmt, ap);
+	va_end(ap);
+	fputc('\n', stderr);
+	return EXIT_FAILED;
+}
+
+int finish_output(const char *name)
+{
+	if (fflush(stdout) == 0 && !ferror(stdout))
+		return EXIT_OK;
+	return failure(name, "cannot write the output: %s", strerror(errno));
+}
+
+static int cmd_help(int argc, char **argv)
+{
+	if (argc > 2)
+		return usage_error("", "help takes one command, not %d", argc - 1);
+	if (argc < 2) {
+		help(stdout);
+		return finish_output("help");
+	}
+	const struct command *cmd = command_find(argv[1]);
+	if (!cmd)
+		return usage_error("", "no command '%s'", argv[1]);
+	command_help(cmd, stdout);
+	return finish_output("help");
+}
+
+int main(int argc, char **argv)
+{
+	if (argc < 2) {
+		help(stderr);
+		return EXIT_ASKED_WRONGLY;
+	}
+	const char *name = argv[1];
+	if (!strcmp(name, "--version") || !strcmp(name, "-V")) {
+		printf("turbo %s\n", TURBO_VERSION);
+		return finish_output("--version");
+	}
+	if (!strcmp(name, "--help") || !strcmp(name, "-h") || !strcmp(name, "help"))
+		return cmd_help(argc - 1, argv + 1);
+
+	const struct command *cmd = command_find(name);
+	if (!cmd)
+		return usage_error("", "no command '%s'", name);
+	/* Only as the first argument: everything after CMD of `turbo run` is CMD's. */
+	if (argc > 2 && (!strcmp(argv[2], "--help") || !strcmp(argv[2], "-h"))) {
+		command_help(cmd, stdout);
+		return finish_output(cmd->name);
+	}
+	return cmd->run(argc - 1, argv + 1);
+}
