@@ -1,14 +1,14 @@
 /*
  * init.c - the one constructor and the one destructor.
  *
- * The constructor runs in every process of the machine that inherits LD_PRELOAD, so
- * it only parses options and remembers what it found: no file, no thread, no symbol.
+ * The constructor runs in every process that inherits LD_PRELOAD, most of which never
+ * touch a GPU: it parses options, remembers what it found and registers the fork
+ * handlers. No file, no thread, no symbol is looked for.
  */
-#include <string.h>
 #include <errno.h>
 #include <stdbool.h>
-#include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/auxv.h>
 #include <unistd.h>
 
@@ -16,16 +16,16 @@
 #include "guard.h"
 #include "life.h"
 #include "log.h"
-#include "log_sink.h"
 #include "options.h"
 #include "stats.h"
+#include "summary.h"
 #include "../policy/policy.h"
 
-static void report_bad(void *arg, const char *name, const char *value, const char *allowed)
-{
-	(void)arg;
-	log_warn("%s=%.200s is ignored: %s", name, value, allowed);
-}
+/* Marks for child processes, each "1". A process that has said what is wrong with the options
+ * leaves WARNED, or a shell script would repeat it at every command. */
+#define MARK_RUN "TURBO_RUN"
+#define MARK_ENGAGED "TURBO_ENGAGED"
+#define MARK_WARNED "TURBO_WARNED"
 
 static bool mark_is_set(const char *name)
 {
@@ -34,26 +34,53 @@ static bool mark_is_set(const char *name)
 	return value && strcmp(value, "1") == 0;
 }
 
+static void report_bad(void *arg, const char *name, const char *value, const char *allowed)
+{
+	*(bool *)arg = true;
+	log_warn("%s=%.200s is ignored: %s", name, value, allowed);
+}
+
+/* TURBO_LOG and TURBO_LOG_FILE say where complaints go, so the log is started before the
+ * pass that complains. */
+static void read_options(void)
+{
+	bool complained = false;
+
+	options_parse(environ, NULL, NULL);
+	log_start();
+	if (mark_is_set(MARK_WARNED))
+		return;
+	options_parse(environ, report_bad, &complained);
+	if (complained)
+		setenv(MARK_WARNED, "1", 1); /* safe: the program has no second thread yet */
+}
+
+static bool is_python(void)
+{
+	return strncmp(program_invocation_short_name, "python", strlen("python")) == 0;
+}
+
 __attribute__((constructor)) static void turbo_start(void)
 {
 	static char off[] = "TURBO=off";
 	char *const secure_env[] = {off, NULL};
 	int saved = errno;
+	bool origin = is_python() || mark_is_set(MARK_RUN);
 
+	/* Another user's privileges: nothing in the environment is to be believed. */
 	if (getauxval(AT_SECURE)) {
 		options_parse(secure_env, NULL, NULL);
 		errno = saved;
 		return;
 	}
-	options_parse(environ, NULL, NULL);
-	log_start();
-	options_parse(environ, report_bad, NULL);
-	life_start(option_get(OPT_PRESET) != 0,
-			   strncmp(program_invocation_short_name, "python", 6) == 0 || mark_is_set("TURBO_RUN") ||
-				   mark_is_set("TURBO_ENGAGED"));
-	fork_start();
-	if (life_active())
+	read_options();
+	life_start(option_get(OPT_PRESET) != 0, origin || mark_is_set(MARK_ENGAGED));
+	if (life_active()) {
+		if (origin && !mark_is_set(MARK_ENGAGED))
+			setenv(MARK_ENGAGED, "1", 1);
+		fork_start();
 		policies_start();
+	}
 	errno = saved;
 }
 
@@ -63,6 +90,7 @@ __attribute__((destructor)) static void turbo_stop(void)
 
 	guard_enter();
 	policies_stop();
+	summary_print();
 	stats_unpublish();
 	guard_leave();
 	errno = saved;

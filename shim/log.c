@@ -74,24 +74,35 @@ static bool stderr_usable(void)
 	return S_ISREG(st.st_mode) && flags >= 0 && (flags & O_APPEND);
 }
 
-/* Writes once, without waiting long and without leaving a SIGPIPE behind. */
+/*
+ * Writes once, without waiting long, and without leaving behind a signal that would kill
+ * the program: SIGPIPE (nobody reads) or SIGXFSZ (the file is at its limit).
+ */
 static bool write_line(int fd, const char *line, size_t len)
 {
 	struct pollfd p = {.fd = fd, .events = POLLOUT};
-	struct timespec now = {0, 0};
-	sigset_t pipe_set, old, pending;
+	struct timespec wait = {0, WRITE_WAIT_MS * 1000000L}, now = {0, 0};
+	sigset_t killers, old, pending;
 	bool ok;
 
-	if (poll(&p, 1, WRITE_WAIT_MS) != 1 || !(p.revents & POLLOUT))
+	if (syscall(SYS_ppoll, &p, 1, &wait, NULL, 0) != 1 || !(p.revents & POLLOUT))
 		return false;
-	sigemptyset(&pipe_set);
-	sigaddset(&pipe_set, SIGPIPE);
 	sigpending(&pending);
-	pthread_sigmask(SIG_BLOCK, &pipe_set, &old);
+	sigemptyset(&killers);
+	sigaddset(&killers, SIGPIPE);
+	sigaddset(&killers, SIGXFSZ);
+	pthread_sigmask(SIG_BLOCK, &killers, &old);
 	ok = syscall(SYS_write, fd, line, len) == (long)len;
-	if (!ok && errno == EPIPE && !sigismember(&pending, SIGPIPE))
-		while (sigtimedwait(&pipe_set, NULL, &now) < 0 && errno == EINTR)
-			;
+	if (!ok && (errno == EPIPE || errno == EFBIG)) {
+		int error = errno;
+		sigset_t mine;
+		sigemptyset(&mine);
+		sigaddset(&mine, error == EPIPE ? SIGPIPE : SIGXFSZ);
+		if (!sigismember(&pending, error == EPIPE ? SIGPIPE : SIGXFSZ))
+			while (syscall(SYS_rt_sigtimedwait, &mine, NULL, &now, _NSIG / 8) < 0 && errno == EINTR)
+				;
+		errno = error;
+	}
 	pthread_sigmask(SIG_SETMASK, &old, NULL);
 	return ok;
 }
