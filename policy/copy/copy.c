@@ -1,0 +1,206 @@
+#include "copy.h"
+
+#include <errno.h>
+#include <stdint.h>
+#include <stdio.h>
+
+#include "capture.h"
+#include "cpus.h"
+#include "log.h"
+#include "options.h"
+#include "pause.h"
+#include "real.h"
+#include "ring.h"
+#include "route.h"
+#include "stage.h"
+#include "stats.h"
+#include "verify.h"
+#include "workers.h"
+
+size_t copy_min_bytes = SIZE_MAX;
+
+/* TURBO_COPY's values, in the order of options.def. */
+enum { COPY_OPTION_OFF, COPY_OPTION_ON, COPY_OPTION_EARLY };
+
+/* Set in start(), constant afterwards. */
+static struct {
+	bool on;
+	bool early; /* TURBO_COPY=early: read before the copy's turn, whatever its size */
+	size_t min[2]; /* by direction */
+} copy;
+
+static void copy_off(void)
+{
+	__atomic_store_n(&copy_min_bytes, SIZE_MAX, __ATOMIC_RELAXED);
+}
+
+/* Half of the cores we may count on: the program's own threads need the rest. Under
+ * four, moving bytes twice gains less than it takes away. */
+static unsigned threads_auto(void)
+{
+	unsigned share = cpus_share();
+	if (share < 4)
+		return 0;
+	return share / 2 < COPY_THREADS_MAX ? share / 2 : COPY_THREADS_MAX;
+}
+
+static void start(void)
+{
+	int64_t threads = option_get(OPT_COPY_THREADS);
+	int64_t min_kb = option_get(OPT_COPY_MIN_KB);
+	copy.early = option_get(OPT_COPY) == COPY_OPTION_EARLY;
+	workers_wanted = threads == OPTION_AUTO ? threads_auto() : (unsigned)threads;
+	copy.min[COPY_H2D] = min_kb == OPTION_AUTO ? COPY_MIN_H2D : (size_t)min_kb << 10;
+	copy.min[COPY_D2H] = min_kb == OPTION_AUTO ? COPY_MIN_D2H : (size_t)min_kb << 10;
+	copy.on = option_get(OPT_COPY) != COPY_OPTION_OFF && workers_wanted > 0;
+	if (!copy.on)
+		log_info("copy: off (%s)", workers_wanted ? "TURBO_COPY" : "too few cores");
+}
+
+static bool driver_complete(void)
+{
+	return REAL_HAS(cuMemcpyHtoDAsync_v2) && REAL_HAS(cuMemcpyHtoDAsync_v2_ptsz) &&
+		   REAL_HAS(cuMemcpyDtoHAsync_v2) && REAL_HAS(cuEventCreate) && REAL_HAS(cuEventRecord) &&
+		   REAL_HAS(cuEventRecord_ptsz) && REAL_HAS(cuEventQuery) && REAL_HAS(cuEventDestroy_v2) &&
+		   REAL_HAS(cuStreamCreate) && REAL_HAS(cuStreamDestroy_v2) && REAL_HAS(cuStreamWaitEvent) &&
+		   REAL_HAS(cuStreamWaitEvent_ptsz) && REAL_HAS(cuStreamSynchronize) &&
+		   REAL_HAS(cuStreamIsCapturing) && REAL_HAS(cuThreadExchangeStreamCaptureMode) &&
+		   REAL_HAS(cuPointerGetAttributes) && REAL_HAS(cuMemHostRegister_v2) &&
+		   REAL_HAS(cuMemHostUnregister) && REAL_HAS(cuCtxGetCurrent) && REAL_HAS(cuCtxGetDevice) &&
+		   REAL_HAS(cuCtxPushCurrent_v2) && REAL_HAS(cuCtxPopCurrent_v2) && REAL_HAS(cuCtxSynchronize) &&
+		   REAL_HAS(cuDeviceGetAttribute) && REAL_HAS(cuDevicePrimaryCtxGetState) &&
+		   REAL_HAS(cuDevicePrimaryCtxRetain) && REAL_HAS(cuDevicePrimaryCtxRelease_v2);
+}
+
+static void cuda_ready(void)
+{
+	if (!copy.on)
+		return;
+	if (!driver_complete()) {
+		log_warn("copy: this driver lacks functions that staging needs; copies pass through");
+		return;
+	}
+	size_t least = copy.min[COPY_H2D] < copy.min[COPY_D2H] ? copy.min[COPY_H2D] : copy.min[COPY_D2H];
+	__atomic_store_n(&copy_min_bytes, least, __ATOMIC_RELAXED);
+}
+
+static void count_staged(const struct copy_call *call, uint64_t since)
+{
+	bool in = call->dir == COPY_H2D;
+	stats_add(in ? STATS_COPY_H2D_STAGED : STATS_COPY_D2H_STAGED, 1);
+	stats_add(in ? STATS_COPY_H2D_BYTES : STATS_COPY_D2H_BYTES, call->bytes);
+	stats_add(in ? STATS_COPY_H2D_NS : STATS_COPY_D2H_NS, clock_ns() - since);
+}
+
+/* True when the bytes are right; otherwise the policy is off from here on. */
+static bool checked(struct stage *st)
+{
+	if (!verify_due() || stage_finish(st) != CUDA_SUCCESS || verify_equal(st))
+		return true;
+	log_error("copy: staging is switched off; the copy is redone by the driver");
+	copy_off();
+	return false;
+}
+
+static bool staged(const struct copy_call *call, struct copy_ring *ring, CUresult *status)
+{
+	uint64_t since = clock_ns();
+	bool on_caller =
+		call->dir == COPY_H2D && ring->early_reads && (copy.early || call->bytes <= COPY_EARLY_BYTES);
+	struct stage st;
+	if (stage_open(&st, call, ring, on_caller) == STAGE_BUSY) {
+		stats_add(STATS_COPY_PASS_BUSY, 1);
+		return false;
+	}
+	CUresult r = call->dir == COPY_H2D ? h2d_run(&st) : d2h_run(&st);
+	bool ok = r == CUDA_SUCCESS && checked(&st);
+	stage_close(&st, r);
+	if (!ok) {
+		/* The driver does it all again and its own answer is the program's. */
+		stats_add(STATS_COPY_FALLBACK, 1);
+		log_once(LOG_INFO, "copy: a staged copy failed (CUDA error %d) and was left to the driver", (int)r);
+		return false;
+	}
+	count_staged(call, since);
+	*status = CUDA_SUCCESS;
+	return true;
+}
+
+/* While the thread is in relaxed mode a capture that another thread begins now
+ * neither refuses our calls nor is broken by them. */
+static bool staged_relaxed(const struct copy_call *call, struct copy_ring *ring, CUresult *status)
+{
+	CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED;
+	if (REAL(cuThreadExchangeStreamCaptureMode)(&mode) != CUDA_SUCCESS)
+		return false;
+	bool taken = staged(call, ring, status);
+	REAL(cuThreadExchangeStreamCaptureMode)(&mode);
+	return taken;
+}
+
+static bool take(struct copy_call *call, CUresult *status)
+{
+	if (capture_live()) {
+		stats_add(STATS_COPY_PASS_CAPTURE, 1);
+		return false;
+	}
+	struct copy_ring *ring = ring_get();
+	if (!ring) {
+		stats_add(STATS_COPY_PASS_NO_CONTEXT, 1);
+		return false;
+	}
+	bool taken = route_pointers(call, ring) && call->bytes >= copy.min[call->dir] &&
+				 staged_relaxed(call, ring, status);
+	ring_put(ring);
+	return taken;
+}
+
+bool copy_take(const struct copy_call *call, CUresult *status)
+{
+	int saved = errno;
+	struct copy_call mine = *call;
+	bool taken = (call->dir == COPY_UNIFIED || call->bytes >= copy.min[call->dir]) && take(&mine, status);
+	errno = saved;
+	return taken;
+}
+
+static void context_gone(void *ctx, int device)
+{
+	ring_context_gone(ctx, device);
+}
+
+static void fork_child(void)
+{
+	copy_off();
+	copy.on = false;
+	capture_fork_child();
+	ring_fork_child();
+	workers_fork_child();
+}
+
+static int rate_line(char *buf, int size, const char *what, enum stats_counter calls)
+{
+	uint64_t n = stats_get(calls), bytes = stats_get(calls + 1), ns = stats_get(calls + 2);
+	if (!n)
+		return 0;
+	return snprintf(buf, (size_t)size, "copies %s  %9.2f GB staged in %llu calls, %.1f GB/s\n", what,
+					(double)bytes / 1e9, (unsigned long long)n, ns ? (double)bytes / (double)ns : 0.0);
+}
+
+static int summary(char *buf, int size)
+{
+	int n = rate_line(buf, size, "to the device  ", STATS_COPY_H2D_STAGED);
+	if (n < size)
+		n += rate_line(buf + n, size - n, "from the device", STATS_COPY_D2H_STAGED);
+	return n < size ? n : size;
+}
+
+const struct policy copy_policy = {
+	.name = "copy",
+	.start = start,
+	.cuda_ready = cuda_ready,
+	.context_gone = context_gone,
+	.fork_child = fork_child,
+	.stop = copy_off,
+	.summary = summary,
+};

@@ -1,0 +1,222 @@
+#define _GNU_SOURCE
+#include "workers.h"
+
+#include <errno.h>
+#include <limits.h>
+#include <linux/futex.h>
+#include <pthread.h>
+#include <signal.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "guard.h"
+#include "log.h"
+#include "move.h"
+#include "pause.h"
+
+#define JOBS 32
+
+unsigned workers_wanted;
+
+static struct copy_job jobs[JOBS];
+
+static struct {
+	_Atomic int started;   /* 0 no, 1 being started, 2 running; CAS by the first caller */
+	_Atomic uint32_t bell; /* futex word; bumped (seq_cst) after work appeared */
+	_Atomic int parked;    /* workers in futex_wait or about to; seq_cst against `bell` */
+	_Atomic unsigned top;  /* jobs[0..top) have ever been used; only grows */
+} pool;
+
+static void futex_wake(int n)
+{
+	syscall(SYS_futex, &pool.bell, FUTEX_WAKE_PRIVATE, n, NULL, NULL, 0);
+}
+
+static void futex_park(uint32_t seen)
+{
+	syscall(SYS_futex, &pool.bell, FUTEX_WAIT_PRIVATE, seen, NULL, NULL, 0);
+}
+
+/* Wake two; each of them wakes two more. One thread waking eight in a row would
+ * spend longer in the kernel than a small copy takes. */
+static void ring_bell(void)
+{
+	atomic_fetch_add_explicit(&pool.bell, 1, memory_order_seq_cst);
+	if (atomic_load_explicit(&pool.parked, memory_order_seq_cst) > 0)
+		futex_wake(2);
+}
+
+bool workers_job_help(struct copy_job *job)
+{
+	uint64_t c = atomic_load_explicit(&job->next, memory_order_relaxed);
+	do {
+		/* Acquire: the cell of a chunk below limit is filled in. */
+		if (c >= atomic_load_explicit(&job->limit, memory_order_acquire))
+			return false;
+	} while (!atomic_compare_exchange_weak_explicit(&job->next, &c, c + 1, memory_order_relaxed,
+													memory_order_relaxed));
+	struct copy_cell *cell = &job->cell[c % job->slots];
+	unsigned char *user = job->host + cell->offset;
+	if (job->to_device)
+		move_stream(cell->slot, user, cell->bytes);
+	else
+		move_stream(user, cell->slot, cell->bytes);
+	atomic_store_explicit(&cell->moved, c + 1, memory_order_release);
+	return true;
+}
+
+/* One pass over the jobs; true if a chunk was moved. */
+static bool work_once(void)
+{
+	bool moved = false;
+	unsigned top = atomic_load_explicit(&pool.top, memory_order_acquire);
+	for (unsigned i = 0; i < top; i++) {
+		struct copy_job *job = &jobs[i];
+		if (!atomic_load_explicit(&job->active, memory_order_relaxed))
+			continue;
+		atomic_fetch_add_explicit(&job->visitors, 1, memory_order_seq_cst);
+		if (atomic_load_explicit(&job->active, memory_order_seq_cst))
+			while (workers_job_help(job))
+				moved = true;
+		/* Release: the caller that reads zero sees all our reads of user memory done. */
+		atomic_fetch_sub_explicit(&job->visitors, 1, memory_order_release);
+	}
+	return moved;
+}
+
+static bool work_waits(void)
+{
+	unsigned top = atomic_load_explicit(&pool.top, memory_order_acquire);
+	for (unsigned i = 0; i < top; i++)
+		if (atomic_load_explicit(&jobs[i].active, memory_order_seq_cst) &&
+			atomic_load_explicit(&jobs[i].next, memory_order_relaxed) <
+				atomic_load_explicit(&jobs[i].limit, memory_order_seq_cst))
+			return true;
+	return false;
+}
+
+static void park(void)
+{
+	uint32_t seen = atomic_load_explicit(&pool.bell, memory_order_seq_cst);
+	atomic_fetch_add_explicit(&pool.parked, 1, memory_order_seq_cst);
+	/* Look once more: a caller that rang before we were counted woke nobody, but
+	 * then its work, published before the bell, is seen here. */
+	if (!work_waits())
+		futex_park(seen);
+	atomic_fetch_sub_explicit(&pool.parked, 1, memory_order_seq_cst);
+	if (atomic_load_explicit(&pool.parked, memory_order_relaxed) > 0 && work_waits())
+		futex_wake(2);
+}
+
+static void *worker_main(void *arg)
+{
+	(void)arg;
+	guard_enter(); /* never leaves: whatever this thread calls is ours */
+	for (;;) {
+		uint64_t until = clock_ns() + COPY_SPIN_US * 1000ull;
+		do {
+			if (work_once())
+				until = clock_ns() + COPY_SPIN_US * 1000ull;
+			else
+				pause_spin(32);
+		} while (clock_ns() < until);
+		park();
+	}
+	return NULL;
+}
+
+/* Blocks every signal but the synchronous ones: a page of the program may be
+ * repaired by the program's own SIGSEGV or SIGBUS handler. */
+static void block_signals(sigset_t *old)
+{
+	sigset_t set;
+	sigfillset(&set);
+	static const int sync_signals[] = {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP, SIGSYS};
+	for (unsigned i = 0; i < sizeof(sync_signals) / sizeof(*sync_signals); i++)
+		sigdelset(&set, sync_signals[i]);
+	pthread_sigmask(SIG_SETMASK, &set, old);
+}
+
+static void threads_start(void)
+{
+	int none = 0;
+	if (!atomic_compare_exchange_strong(&pool.started, &none, 1))
+		return;
+	sigset_t old;
+	block_signals(&old);
+	pthread_attr_t attr;
+	pthread_attr_init(&attr);
+	pthread_attr_setdetachstate(&attr, PTHREAD_CREATE_DETACHED);
+	/* Room for the program's own fault handler, which runs on this stack. */
+	pthread_attr_setstacksize(&attr, 256 << 10);
+	unsigned got = 0;
+	for (; got < workers_wanted; got++) {
+		pthread_t t;
+		if (pthread_create(&t, &attr, worker_main, NULL) != 0)
+			break;
+		pthread_setname_np(t, "turbo-copy");
+	}
+	pthread_attr_destroy(&attr);
+	pthread_sigmask(SIG_SETMASK, &old, NULL);
+	if (got < workers_wanted)
+		log_once(LOG_WARN, "copy: %u of %u worker threads started; callers move the rest", got,
+				 workers_wanted);
+	atomic_store(&pool.started, 2);
+}
+
+struct copy_job *workers_job_get(void)
+{
+	for (unsigned i = 0; i < JOBS; i++) {
+		bool no = false;
+		if (!atomic_load_explicit(&jobs[i].taken, memory_order_relaxed) &&
+			atomic_compare_exchange_strong_explicit(&jobs[i].taken, &no, true, memory_order_acquire,
+													memory_order_relaxed)) {
+			unsigned top = atomic_load_explicit(&pool.top, memory_order_relaxed);
+			while (top < i + 1 && !atomic_compare_exchange_weak_explicit(&pool.top, &top, i + 1,
+																		 memory_order_release,
+																		 memory_order_relaxed))
+				;
+			return &jobs[i];
+		}
+	}
+	return NULL;
+}
+
+void workers_job_start(struct copy_job *job)
+{
+	atomic_store_explicit(&job->next, 0, memory_order_relaxed);
+	atomic_store_explicit(&job->limit, 0, memory_order_relaxed);
+	for (unsigned i = 0; i < job->slots; i++)
+		atomic_store_explicit(&job->cell[i].moved, 0, memory_order_relaxed);
+	atomic_store_explicit(&job->active, true, memory_order_seq_cst);
+	if (atomic_load_explicit(&pool.started, memory_order_relaxed) == 0)
+		threads_start();
+}
+
+void workers_job_allow(struct copy_job *job, uint64_t limit)
+{
+	/* seq_cst: work_waits() of a worker that is about to park must see it, or the
+	 * bell below must see that worker as parked. */
+	atomic_store_explicit(&job->limit, limit, memory_order_seq_cst);
+	ring_bell();
+}
+
+void workers_job_end(struct copy_job *job)
+{
+	atomic_store_explicit(&job->active, false, memory_order_seq_cst);
+	while (atomic_load_explicit(&job->visitors, memory_order_seq_cst) != 0)
+		pause_spin(8);
+	atomic_store_explicit(&job->taken, false, memory_order_release);
+}
+
+void workers_fork_child(void)
+{
+	for (unsigned i = 0; i < JOBS; i++) {
+		atomic_store(&jobs[i].active, false);
+		atomic_store(&jobs[i].visitors, 0);
+		atomic_store(&jobs[i].taken, false);
+	}
+	atomic_store(&pool.started, 0);
+	atomic_store(&pool.parked, 0);
+}
