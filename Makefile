@@ -54,12 +54,19 @@ ARCH := $(shell uname -m)
 Q := $(if $(filter 1,$(V)),,@)
 say = $(if $(filter 1,$(V)),,@printf '  %-7s %s\n' $(1) $(2))
 
-ifeq ($(filter help clean distclean format,$(MAKECMDGOALS)),)
+# These goals build nothing themselves, or install what building needs first.
+ifeq ($(filter help clean distclean format setup check demo,$(MAKECMDGOALS)),)
 # Written by tools/cuda_headers.sh: CUDA_INC (compiler flags), CUDA_H, NCCL_H, CUPTI_H
 # (paths, empty when not found).  The name carries what the search depends on.
 slug := $(subst /,_,$(CUDA_HOME))$(if $(filter 1,$(TURBO_IGNORE_SYSTEM_CUDA)),-nosys)
 CUDA_MK := $(GEN)/cuda$(slug).mk
 include $(CUDA_MK)
+ifneq ($(CUDA_H),)
+ifeq ($(wildcard $(CUDA_H)),)
+$(shell rm -f $(CUDA_MK))
+$(error $(CUDA_H) is gone; run make again to search anew)
+endif
+endif
 endif
 
 # ---- flags --------------------------------------------------------------------------
@@ -138,7 +145,7 @@ lib: $(LIBTURBO)
 
 # ---- generated files ----------------------------------------------------------------
 
-$(GEN)/cuda%.mk: tools/cuda_headers.sh
+$(GEN)/cuda%.mk: tools/cuda_headers.sh $(wildcard build/deps/include)
 	@mkdir -p $(@D)
 	@CUDA_HOME='$(CUDA_HOME)' TURBO_IGNORE_SYSTEM_CUDA='$(TURBO_IGNORE_SYSTEM_CUDA)' sh $< > $@
 
@@ -253,6 +260,10 @@ RUN = BUILD='$(abspath $(BUILD))' SAN='$(SAN)' CC='$(CC)' NCCL_H='$(NCCL_H)' CUD
 
 ## tests                build every test program
 tests: all $(SIM) $(UNIT_TESTS) $(SIM_TESTS) $(PRELOAD_PROGS)
+
+## programs             every program there is, demo, benchmarks and GPU tests included
+.PHONY: programs
+programs: tests $(GPU_PROGS) $(DEMO_PROGS) $(BENCH_PROGS)
 
 ## check                everything that needs no GPU; installs what the tests need
 check: setup

@@ -5,8 +5,8 @@
 #
 # Order: CUDA_HOME; /usr/local/cuda (unless TURBO_IGNORE_SYSTEM_CUDA=1); an installed
 # nvidia-* Python wheel; the wheels that tools/setup.sh fetched into build/deps; the
-# compiler's own directories. The three headers may come from different places. When there
-# is no cuda.h anywhere, the wheels are fetched.
+# system's include directories. The three headers may come from different places. When there
+# is no cuda.h anywhere, the wheels are fetched, unless the argument is --no-fetch.
 set -u
 
 root=$(cd "$(dirname "$0")/.." && pwd)
@@ -46,10 +46,12 @@ places()
 	fi
 }
 
+all=$(places)
+
 # Directory of the first place that has the header.
 place_of()
 {
-	places | while IFS= read -r dir; do
+	echo "$all" | while IFS= read -r dir; do
 		if [ -f "$dir/$1" ]; then
 			echo "$dir"
 			break
@@ -58,7 +60,7 @@ place_of()
 }
 
 cuda=$(place_of cuda.h)
-if [ -z "$cuda" ]; then
+if [ -z "$cuda" ] && [ "${1:-}" != --no-fetch ]; then
 	bash "$root/tools/setup.sh" headers >&2 || exit 1
 	cuda=$(place_of cuda.h)
 fi
