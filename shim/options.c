@@ -16,8 +16,8 @@ const struct option_row option_table[OPT_COUNT] = {
 };
 
 /* Names that carry the prefix without being options: marks that libturbo and `turbo run`
- * leave for child processes, and what tests and the command use. */
-static const char *const known_marks[] = {"TURBO_RUN", "TURBO_ENGAGED", "TURBO_WARNED", "TURBO_LIB"};
+ * leave for child processes. */
+static const char *const known_marks[] = {"TURBO_RUN", "TURBO_ENGAGED", "TURBO_WARNED"};
 
 /* Written by options_parse() (constructor, one thread), constant afterwards. */
 static struct option_value {
