@@ -54,15 +54,15 @@ static const char *humanised(const struct stats_cell *c, char *buf, size_t size)
 	return buf;
 }
 
-/* "3 min 12 s", or "ended". */
+/* "3 min 12 s", or why there is none. */
 static const char *uptime(const struct stats_file *f, char *buf, size_t size)
 {
 	struct timespec now;
 	clock_gettime(CLOCK_REALTIME, &now);
 	uint64_t ns = (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
 	uint64_t s = ns > f->head.start_ns ? (ns - f->head.start_ns) / 1000000000u : 0;
-	if (!f->running)
-		snprintf(buf, size, "ended");
+	if (f->life != STATS_RUNNING)
+		snprintf(buf, size, f->life == STATS_ENDED ? "ended" : "elsewhere");
 	else if (s >= 86400)
 		snprintf(buf, size, "%" PRIu64 " d %" PRIu64 " h", s / 86400, s / 3600 % 24);
 	else if (s >= 3600)
@@ -165,7 +165,8 @@ static void print_text(const struct stats_file *f, bool all)
 	char buf[48];
 	printf("process   %u  %s\n", f->head.pid, f->head.command);
 	printf("libturbo  %s\n", f->head.version_text);
-	printf("uptime    %s\n\n", uptime(f, buf, sizeof(buf)));
+	printf("uptime    %s%s\n\n", uptime(f, buf, sizeof(buf)),
+	       f->life == STATS_ELSEWHERE ? " (another pid namespace, probably a container)" : "");
 	print_counters(f, all);
 	print_calls(f, all);
 }
@@ -199,8 +200,10 @@ static void print_json_cells(const struct stats_file *f, const char *key, uint32
 
 static void print_json(const struct stats_file *f, bool all)
 {
-	printf("{\"pid\":%u,\"running\":%s,\"start_ns\":%" PRIu64 ",\"version\":", f->head.pid,
-	       f->running ? "true" : "false", f->head.start_ns);
+	static const char *const running[] = {
+		[STATS_ENDED] = "false", [STATS_RUNNING] = "true", [STATS_ELSEWHERE] = "null"};
+	printf("{\"pid\":%u,\"running\":%s,\"start_ns\":%" PRIu64 ",\"version\":", f->head.pid, running[f->life],
+	       f->head.start_ns);
 	print_json_string(f->head.version_text);
 	fputs(",\"command\":", stdout);
 	print_json_string(f->head.command);

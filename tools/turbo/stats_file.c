@@ -172,6 +172,23 @@ static uint64_t start_ticks_of(uint32_t pid)
 	return p ? strtoull(p + 1, NULL, 10) : 0;
 }
 
+static enum stats_life life_of(const struct stats_header *h)
+{
+	struct stat st;
+	if (h->pid_ns && stat("/proc/self/ns/pid", &st) == 0 && (uint64_t)st.st_ino != h->pid_ns)
+		return STATS_ELSEWHERE;
+	uint64_t ticks = start_ticks_of(h->pid);
+	return ticks && ticks == h->start_ticks ? STATS_RUNNING : STATS_ENDED;
+}
+
+static void take_texts(struct stats_header *h)
+{
+	h->version_text[sizeof(h->version_text) - 1] = '\0';
+	h->command[sizeof(h->command) - 1] = '\0';
+	make_printable(h->version_text);
+	make_printable(h->command);
+}
+
 bool stats_file_read(const char *path, struct stats_file *f, char *why, size_t why_size)
 {
 	size_t size = 0;
@@ -189,12 +206,8 @@ bool stats_file_read(const char *path, struct stats_file *f, char *why, size_t w
 		                        : refuse(why, why_size, "no memory for %u counters", f->head.cells);
 	}
 	if (ok) {
-		f->head.version_text[sizeof(f->head.version_text) - 1] = '\0';
-		f->head.command[sizeof(f->head.command) - 1] = '\0';
-		make_printable(f->head.version_text);
-		make_printable(f->head.command);
-		uint64_t ticks = start_ticks_of(f->head.pid);
-		f->running = ticks != 0 && ticks == f->head.start_ticks;
+		take_texts(&f->head);
+		f->life = life_of(&f->head);
 		sum_lanes(f, file);
 	}
 	free(file);

@@ -84,10 +84,16 @@ struct stats_cell {
 	uint64_t value;                 /* sum over the lanes */
 };
 
+enum stats_life {
+	STATS_ENDED,
+	STATS_RUNNING,
+	STATS_ELSEWHERE, /* another pid namespace: its number means nothing here */
+};
+
 struct stats_file {
 	struct stats_header head; /* texts terminated and printable */
 	struct stats_cell *cell;  /* head.cells of them; the first head.calls count calls by symbol */
-	bool running;             /* the process that wrote it still lives */
+	enum stats_life life;
 	char path[4096];
 	char *text;               /* the names; owned */
 };

@@ -1,0 +1,105 @@
+/*
+ * bench_hook.c - what a call costs more because libturbo is loaded.
+ *
+ * Against the simulated driver, whose calls do as little as possible: what is
+ * measured is the way to them. The real driver's calls cost more, the
+ * difference is the same.
+ */
+#define __CUDA_API_VERSION_INTERNAL
+#include <cuda.h>
+#include <dlfcn.h>
+
+#include "bench.h"
+
+#define CALLS 20000
+#define BATCHES 15 /* the median batch is taken: an interrupt spoils one, not the figure */
+
+static void *lib;
+
+static void need(CUresult r, const char *what)
+{
+	if (r != CUDA_SUCCESS) {
+		fprintf(stderr, "bench_hook: %s: error %d\n", what, (int)r);
+		exit(1);
+	}
+}
+
+static void *symbol(const char *name)
+{
+	void *p = dlsym(lib, name);
+	if (!p) {
+		fprintf(stderr, "bench_hook: no %s\n", name);
+		exit(1);
+	}
+	return p;
+}
+#define SYMBOL(f) __typeof__(&f) p_##f = (__typeof__(&f))symbol(#f)
+
+/* Prints "KEY ns" for the statement. */
+#define MEASURE(key, calls, statement)                                \
+	do {                                                              \
+		double ns_[BATCHES];                                          \
+		for (int b_ = 0; b_ < BATCHES; b_++) {                        \
+			double start_ = bench_now_ns();                           \
+			for (int i_ = 0; i_ < (calls); i_++)                      \
+				statement;                                            \
+			ns_[b_] = (bench_now_ns() - start_) / (calls);            \
+		}                                                             \
+		printf("%s %.2f\n", key, bench_median(ns_, BATCHES));         \
+	} while (0)
+
+static int child(void)
+{
+	lib = dlopen("libcuda.so.1", RTLD_NOW);
+	if (!lib) {
+		fprintf(stderr, "bench_hook: %s\n", dlerror());
+		return 1;
+	}
+	SYMBOL(cuInit);
+	SYMBOL(cuDeviceGet);
+	SYMBOL(cuDevicePrimaryCtxRetain);
+	SYMBOL(cuCtxSetCurrent);
+	SYMBOL(cuDriverGetVersion);
+	SYMBOL(cuCtxGetCurrent);
+	SYMBOL(cuEventCreate);
+	SYMBOL(cuEventQuery);
+	SYMBOL(cuMemAlloc_v2);
+	SYMBOL(cuMemcpyHtoD_v2);
+	CUdevice dev;
+	CUcontext ctx;
+	CUevent event;
+	CUdeviceptr d;
+	int version, word = 1;
+	need(p_cuInit(0), "cuInit");
+	need(p_cuDeviceGet(&dev, 0), "cuDeviceGet");
+	need(p_cuDevicePrimaryCtxRetain(&ctx, dev), "cuDevicePrimaryCtxRetain");
+	need(p_cuCtxSetCurrent(ctx), "cuCtxSetCurrent");
+	need(p_cuEventCreate(&event, 0), "cuEventCreate");
+	need(p_cuMemAlloc_v2(&d, 4096), "cuMemAlloc_v2");
+	need(p_cuMemcpyHtoD_v2(d, &word, sizeof(word)), "cuMemcpyHtoD_v2");
+
+	MEASURE("pass", CALLS, p_cuDriverGetVersion(&version));
+	MEASURE("count_ctx", CALLS, p_cuCtxGetCurrent(&ctx));
+	MEASURE("count_event", CALLS, p_cuEventQuery(event));
+	MEASURE("body", 4000, p_cuMemcpyHtoD_v2(d, &word, sizeof(word)));
+	MEASURE("dlsym_unknown", CALLS, dlsym(lib, "sim_calls"));
+	MEASURE("dlsym_libc", CALLS, dlsym(RTLD_DEFAULT, "strlen"));
+	MEASURE("dlsym_known", 4000, dlsym(lib, "cuMemAlloc_v2"));
+	return 0;
+}
+
+int main(int argc, char **argv)
+{
+	static const struct bench_line line[] = {
+		{"pass", "not taken (cuDriverGetVersion)", 10},
+		{"count_ctx", "counted (cuCtxGetCurrent)", 10},
+		{"count_event", "counted (cuEventQuery)", 10},
+		{"body", "C body passed through (cuMemcpyHtoD, 4 B)", 200},
+		{"dlsym_unknown", "dlsym of another name, explicit handle", 50},
+		{"dlsym_libc", "dlsym of another name, RTLD_DEFAULT", 50},
+		{"dlsym_known", "dlsym of a hooked name, once a symbol", 2000},
+	};
+	if (argc == 2 && !strcmp(argv[1], "--child"))
+		return child();
+	return bench_compare("hook cost", "ns a call", line, (int)(sizeof(line) / sizeof(line[0])), 7);
+}
