@@ -1,0 +1,435 @@
+/* test_stats.c - counts add up, the file says what the counters say, and nothing is left behind. */
+#include <errno.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <setjmp.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+#include <cmocka.h>
+
+#include "stats.h"
+#include "stats_leftovers.h"
+
+/* Two cells to count in: a symbol's and the last counter's. */
+#define CALL ((enum hook_id)(HOOK_COUNT / 2))
+#define LAST ((enum stats_counter)(STATS_COUNTER_END - 1))
+
+static const char *path_of(const char *dir, pid_t pid)
+{
+	static char path[256];
+
+	snprintf(path, sizeof(path), "%s/" STATS_FILE_FORMAT, dir, (unsigned)geteuid(), (int)pid);
+	return path;
+}
+
+static bool exists(const char *path)
+{
+	return access(path, F_OK) == 0;
+}
+
+/* ---- reading the file as a tool does ---- */
+
+struct file {
+	unsigned char *bytes;
+	size_t size;
+};
+
+static struct file open_file(const char *path)
+{
+	struct file f = {NULL, 0};
+	struct stat st;
+	int fd = open(path, O_RDONLY | O_CLOEXEC);
+
+	assert_true(fd >= 0);
+	assert_int_equal(fstat(fd, &st), 0);
+	f.size = (size_t)st.st_size;
+	f.bytes = mmap(NULL, f.size, PROT_READ, MAP_SHARED, fd, 0);
+	assert_ptr_not_equal(f.bytes, MAP_FAILED);
+	close(fd);
+	return f;
+}
+
+static const struct stats_header *header_of(struct file f)
+{
+	return (const struct stats_header *)(void *)f.bytes;
+}
+
+static uint64_t sum_of(struct file f, unsigned cell)
+{
+	const struct stats_header *h = header_of(f);
+	uint64_t sum = 0;
+
+	for (unsigned lane = 0; lane < h->lanes; lane++) {
+		uint64_t *p = (uint64_t *)(void *)(f.bytes + h->lanes_off + lane * (uint64_t)h->lane_bytes) + cell;
+		sum += __atomic_load_n(p, __ATOMIC_RELAXED);
+	}
+	return sum;
+}
+
+/* ---- lanes ---- */
+
+#define THREADS 40
+#define ADDS 2000
+
+static uint64_t offsets[THREADS];
+
+static void *count_a_lot(void *arg)
+{
+	int i = (int)(intptr_t)arg;
+
+	for (int n = 0; n < ADDS; n++) {
+		stats_call(CALL);
+		stats_add(LAST, 3);
+	}
+	offsets[i] = turbo_tls.lane_off;
+	return NULL;
+}
+
+static void many_threads_lose_nothing(void **state)
+{
+	pthread_t threads[THREADS];
+	uint64_t call = stats_cell_sum(CALL), last = stats_get(LAST);
+
+	(void)state;
+	for (int i = 0; i < THREADS; i++)
+		assert_int_equal(pthread_create(&threads[i], NULL, count_a_lot, (void *)(intptr_t)i), 0);
+	for (int i = 0; i < THREADS; i++)
+		pthread_join(threads[i], NULL);
+	assert_int_equal(stats_cell_sum(CALL) - call, THREADS * ADDS);
+	assert_int_equal(stats_get(LAST) - last, 3 * THREADS * ADDS);
+	for (int i = 0; i < THREADS; i++) {
+		assert_int_equal(offsets[i] % STATS_LANE_BYTES, 0);
+		assert_in_range(offsets[i] / STATS_LANE_BYTES, 1, STATS_LANES - 1);
+	}
+}
+
+static void thirty_two_threads_share_no_lane(void **state)
+{
+	uint64_t seen[STATS_LANES] = {0};
+	uint64_t mine = turbo_tls.lane_off;
+
+	(void)state;
+	for (int i = 1; i < STATS_LANES; i++)
+		seen[stats_lane_assign() / STATS_LANE_BYTES]++;
+	for (int i = 1; i < STATS_LANES; i++)
+		assert_int_equal(seen[i], 1);
+	assert_int_equal(seen[0], 0);
+	turbo_tls.lane_off = mine;
+}
+
+/* ---- the file ---- */
+
+static void the_file_says_what_the_counters_say(void **state)
+{
+	const char *path = path_of("/dev/shm", getpid());
+	uint64_t before;
+	struct stat st;
+	struct file f;
+
+	(void)state;
+	stats_add(LAST, 5);
+	before = stats_get(LAST);
+	stats_publish();
+	assert_int_equal(stats_get(LAST), before);
+	assert_int_equal(lstat(path, &st), 0);
+	assert_true(S_ISREG(st.st_mode));
+	assert_int_equal(st.st_mode & 0777, 0600);
+	f = open_file(path);
+	assert_int_equal(sum_of(f, HOOK_COUNT + LAST), before);
+	stats_add(LAST, 11);
+	stats_call(CALL);
+	assert_int_equal(sum_of(f, HOOK_COUNT + LAST), before + 11);
+	for (unsigned cell = 0; cell < STATS_CELLS; cell++)
+		assert_int_equal(sum_of(f, cell), stats_cell_sum(cell));
+	munmap(f.bytes, f.size);
+	stats_unpublish();
+	assert_false(exists(path));
+	assert_int_equal(stats_get(LAST), before + 11);
+	stats_add(LAST, 1);
+	assert_int_equal(stats_get(LAST), before + 12);
+}
+
+static void the_header_describes_the_file(void **state)
+{
+	const struct stats_header *h;
+	struct timespec now;
+	struct stat st;
+	struct file f;
+
+	(void)state;
+	stats_publish();
+	f = open_file(path_of("/dev/shm", getpid()));
+	h = header_of(f);
+	assert_memory_equal(h->magic, STATS_MAGIC, 8);
+	assert_int_equal(h->version, STATS_VERSION);
+	assert_int_equal(h->pid, getpid());
+	assert_int_equal(h->start_ticks, stats_start_ticks(getpid()));
+	assert_true(h->start_ticks != 0);
+	assert_int_equal(stat("/proc/self/ns/pid", &st), 0);
+	assert_int_equal(h->pid_ns, st.st_ino);
+	clock_gettime(CLOCK_REALTIME, &now);
+	assert_in_range(h->start_ns / 1000000000, (uint64_t)now.tv_sec - 60, (uint64_t)now.tv_sec);
+	assert_int_equal(h->cells, STATS_CELLS);
+	assert_int_equal(h->calls, HOOK_COUNT);
+	assert_true(h->lanes_off + (uint64_t)h->lanes * h->lane_bytes <= h->names_off);
+	assert_true(h->names_off + h->names_bytes <= f.size);
+	assert_int_equal(h->engaged, 1);
+	assert_string_equal(h->version_text, TURBO_VERSION);
+	assert_non_null(strstr(h->command, "test_stats"));
+	munmap(f.bytes, f.size);
+	stats_unpublish();
+}
+
+static void the_names_stand_in_cell_order(void **state)
+{
+	static const char *const counters[] = {
+#define COUNTER(id, name, unit, text) name "\t" unit "\t" text,
+#include "counters.def"
+#undef COUNTER
+	};
+	const char *p, *end;
+	struct file f;
+	unsigned cell = 0;
+
+	(void)state;
+	stats_publish();
+	f = open_file(path_of("/dev/shm", getpid()));
+	p = (const char *)f.bytes + header_of(f)->names_off;
+	end = p + header_of(f)->names_bytes;
+	for (; p < end; cell++) {
+		const char *stop = memchr(p, '\n', (size_t)(end - p));
+		char expected[512];
+		assert_non_null(stop);
+		if (cell < HOOK_COUNT)
+			snprintf(expected, sizeof(expected), "%s\tcalls\t", hook_table[cell].name);
+		else
+			snprintf(expected, sizeof(expected), "%s\n", counters[cell - HOOK_COUNT]);
+		assert_memory_equal(p, expected, strlen(expected));
+		p = stop + 1;
+	}
+	assert_int_equal(cell, STATS_CELLS);
+	munmap(f.bytes, f.size);
+	stats_unpublish();
+}
+
+static void no_descriptor_is_kept(void **state)
+{
+	int before = dup(2), after;
+
+	(void)state;
+	close(before);
+	stats_publish();
+	after = dup(2);
+	close(after);
+	assert_int_equal(before, after);
+	stats_unpublish();
+}
+
+/* ---- fork ---- */
+
+/* Runs `body` in a child as the fork handler would; it must return 0. */
+static pid_t in_child(int (*body)(void))
+{
+	int status;
+	pid_t pid = fork();
+
+	if (pid == 0) {
+		stats_fork_child();
+		_exit(body());
+	}
+	assert_int_equal(waitpid(pid, &status, 0), pid);
+	assert_int_equal(status, 0);
+	return pid;
+}
+
+static int count_in_child(void)
+{
+	if (stats_get(LAST) != 0)
+		return 1;
+	stats_add(LAST, 100);
+	if (stats_get(LAST) != 100)
+		return 2;
+	stats_unpublish();
+	return exists(path_of("/dev/shm", getppid())) ? 0 : 3;
+}
+
+static int publish_in_child(void)
+{
+	struct file f;
+
+	stats_add(LAST, 7);
+	stats_publish();
+	f = open_file(path_of("/dev/shm", getpid()));
+	if (sum_of(f, HOOK_COUNT + LAST) != 7)
+		return 1;
+	stats_unpublish();
+	return exists(path_of("/dev/shm", getpid())) ? 2 : 0;
+}
+
+static void a_child_counts_for_itself(void **state)
+{
+	uint64_t before;
+
+	(void)state;
+	stats_add(LAST, 1);
+	stats_publish();
+	before = stats_get(LAST);
+	in_child(count_in_child);
+	in_child(publish_in_child);
+	assert_int_equal(stats_get(LAST), before);
+	stats_unpublish();
+	in_child(publish_in_child); /* of a parent that has no file */
+	assert_int_equal(stats_get(LAST), before);
+}
+
+/* ---- leftovers ---- */
+
+static int die_with_file(void)
+{
+	stats_publish();
+	return 0;
+}
+
+/* Changes one header of the file at `path` by hand. */
+static void edit_header(const char *path, void (*edit)(struct stats_header *))
+{
+	struct stats_header h;
+	int fd = open(path, O_RDWR | O_CLOEXEC);
+
+	assert_true(fd >= 0);
+	assert_int_equal(pread(fd, &h, sizeof(h), 0), sizeof(h));
+	edit(&h);
+	assert_int_equal(pwrite(fd, &h, sizeof(h), 0), sizeof(h));
+	close(fd);
+}
+
+static void other_namespace(struct stats_header *h)
+{
+	h->pid_ns++;
+}
+
+static void other_start(struct stats_header *h)
+{
+	h->start_ticks++;
+}
+
+static void the_dead_are_swept_by_the_next(void **state)
+{
+	char dead[256], foreign[256];
+
+	(void)state;
+	snprintf(dead, sizeof(dead), "%s", path_of("/dev/shm", in_child(die_with_file)));
+	snprintf(foreign, sizeof(foreign), "%s", path_of("/dev/shm", in_child(die_with_file)));
+	assert_true(exists(foreign));
+	edit_header(foreign, other_namespace);
+	stats_publish();
+	assert_false(exists(dead));
+	assert_true(exists(foreign));
+	unlink(foreign);
+	stats_unpublish();
+}
+
+static void the_living_are_not_swept(void **state)
+{
+	char path[256];
+	pid_t pid = fork();
+	int status;
+
+	(void)state;
+	if (pid == 0) {
+		stats_fork_child();
+		stats_publish();
+		raise(SIGSTOP);
+		stats_unpublish();
+		_exit(0);
+	}
+	assert_int_equal(waitpid(pid, &status, WUNTRACED), pid);
+	snprintf(path, sizeof(path), "%s", path_of("/dev/shm", pid));
+	stats_publish();
+	assert_true(exists(path));
+	stats_unpublish();
+	/* The same number, but started at another time: the writer is dead. */
+	edit_header(path, other_start);
+	stats_publish();
+	assert_false(exists(path));
+	stats_unpublish();
+	kill(pid, SIGCONT);
+	waitpid(pid, &status, 0);
+}
+
+/* ---- bad surroundings ---- */
+
+static void a_link_in_our_place_is_not_followed(void **state)
+{
+	char dir[] = "/tmp/test_stats.XXXXXX", target[64], link[256];
+	struct stat st;
+
+	(void)state;
+	assert_non_null(mkdtemp(dir));
+	snprintf(target, sizeof(target), "%s/target", dir);
+	snprintf(link, sizeof(link), "%s", path_of("/dev/shm", getpid()));
+	close(open(target, O_CREAT | O_WRONLY | O_CLOEXEC, 0600));
+	assert_int_equal(symlink(target, link), 0);
+	setenv("TMPDIR", dir, 1);
+	stats_publish();
+	assert_int_equal(stat(target, &st), 0);
+	assert_int_equal(st.st_size, 0);
+	assert_true(exists(path_of(dir, getpid())));
+	stats_unpublish();
+	assert_false(exists(path_of(dir, getpid())));
+	assert_int_equal(lstat(link, &st), 0);
+	assert_true(S_ISLNK(st.st_mode));
+	unsetenv("TMPDIR");
+	unlink(link);
+	unlink(target);
+	rmdir(dir);
+}
+
+static void without_room_the_counters_stay_private(void **state)
+{
+	struct rlimit old, tiny;
+	uint64_t before = stats_get(LAST);
+
+	(void)state;
+	assert_int_equal(getrlimit(RLIMIT_FSIZE, &old), 0);
+	tiny = old;
+	tiny.rlim_cur = 8192;
+	assert_int_equal(setrlimit(RLIMIT_FSIZE, &tiny), 0);
+	errno = 0;
+	stats_publish();
+	assert_int_equal(setrlimit(RLIMIT_FSIZE, &old), 0);
+	assert_int_equal(errno, 0);
+	assert_false(exists(path_of("/dev/shm", getpid())));
+	assert_false(exists(path_of("/tmp", getpid())));
+	stats_add(LAST, 2);
+	assert_int_equal(stats_get(LAST), before + 2);
+	stats_unpublish();
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(many_threads_lose_nothing),
+		cmocka_unit_test(thirty_two_threads_share_no_lane),
+		cmocka_unit_test(the_file_says_what_the_counters_say),
+		cmocka_unit_test(the_header_describes_the_file),
+		cmocka_unit_test(the_names_stand_in_cell_order),
+		cmocka_unit_test(no_descriptor_is_kept),
+		cmocka_unit_test(a_child_counts_for_itself),
+		cmocka_unit_test(the_dead_are_swept_by_the_next),
+		cmocka_unit_test(the_living_are_not_swept),
+		cmocka_unit_test(a_link_in_our_place_is_not_followed),
+		cmocka_unit_test(without_room_the_counters_stay_private),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
