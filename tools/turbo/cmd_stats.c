@@ -245,6 +245,11 @@ static int show(uint32_t pid, bool json, bool all)
 		               "CUDA yet, or it is another user's (`turbo stats` lists those that have)", pid);
 	if (!stats_file_read(path, &f, why, sizeof(why)))
 		return failure("stats", "%s: %s", path, why);
+	if (f.head.pid != pid) {
+		uint32_t other = f.head.pid;
+		stats_file_free(&f);
+		return failure("stats", "%s: it is damaged (it says that it is of process %u)", path, other);
+	}
 	if (json)
 		print_json(&f, all);
 	else

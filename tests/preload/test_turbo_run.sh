@@ -1,0 +1,114 @@
+#!/bin/bash
+# `turbo run`: CMD's status and environment, refused options, sanitizer runtimes, programs
+# that libturbo cannot be loaded into.
+set -u
+turbo=$BUILD/turbo lib=$(realpath "$BUILD/libturbo.so")
+tmp=$(mktemp -d) || exit 1
+trap 'rm -rf "$tmp"' EXIT
+unset LD_PRELOAD TURBO TURBO_SUMMARY TURBO_RUN TURBO_ENGAGED
+bad=0
+
+# is WHAT EXPECTED GOT
+is()
+{
+	if [ "$2" = "$3" ]; then
+		echo "ok: $1"
+	else
+		echo "NOT ok: $1: expected '$2', got '$3'"
+		bad=1
+	fi
+}
+
+# status COMMAND...: its status; its output goes to $tmp/out and $tmp/err.
+status()
+{
+	"$@" >"$tmp/out" 2>"$tmp/err"
+	echo $?
+}
+
+says() { grep -qF -- "$1" "$tmp/err" && echo yes || cat "$tmp/err"; }
+
+# ---- the status is CMD's ----
+for code in 0 1 2 77 126 255; do
+	is "exit $code" $code "$(status "$turbo" run sh -c "exit $code")"
+done
+is "killed by SIGTERM" 143 "$(status "$turbo" run sh -c 'kill -TERM $$')"
+is "killed by SIGKILL" 137 "$(status "$turbo" run -- sh -c 'kill -KILL $$')"
+is "CMD not found" 127 "$(status "$turbo" run no-such-program-here)"
+is "which is said" yes "$(says 'no-such-program-here')"
+echo data >"$tmp/plain"
+is "CMD not executable" 126 "$(status "$turbo" run "$tmp/plain")"
+is "CMD is a folder" 126 "$(status "$turbo" run "$tmp")"
+printf '#!/no/such/interpreter\n' >"$tmp/script" && chmod +x "$tmp/script"
+is "no interpreter" 127 "$(status "$turbo" run "$tmp/script")"
+printf 'echo "by the shell: $1"\n' >"$tmp/text" && chmod +x "$tmp/text"
+is "a script without #!" "by the shell: x" "$("$turbo" run "$tmp/text" x)"
+is "a quiet program stays quiet" "" "$("$turbo" run true 2>&1)"
+is "CMD's own options" "-o a --help" "$("$turbo" run echo -o a --help)"
+
+# ---- what CMD sees ----
+is "LD_PRELOAD" "$lib" "$("$turbo" run printenv LD_PRELOAD)"
+is "LD_PRELOAD is kept" "$lib:libdl.so.2:libm.so.6" "$(LD_PRELOAD=libdl.so.2:libm.so.6 "$turbo" run printenv LD_PRELOAD)"
+is "libturbo once when nested" "$lib" "$("$turbo" run "$turbo" run printenv LD_PRELOAD)"
+is "loaded" yes "$("$turbo" run grep -qF libturbo.so /proc/self/maps && echo yes)"
+is "the mark" 1 "$("$turbo" run printenv TURBO_RUN)"
+is "the summary is on" on "$("$turbo" run printenv TURBO_SUMMARY)"
+is "unless it is set" off "$(TURBO_SUMMARY=off "$turbo" run printenv TURBO_SUMMARY)"
+is "-o as in the table" off "$("$turbo" run -o TURBO_COPY=off printenv TURBO_COPY)"
+is "-o without prefix" off "$("$turbo" run -o COPY=off printenv TURBO_COPY)"
+is "-o in small letters" 8 "$("$turbo" run -ocopy_ring_mb=8 printenv TURBO_COPY_RING_MB)"
+is "-o overrides" off "$(TURBO_COPY=on "$turbo" run -o copy=off printenv TURBO_COPY)"
+is "--preset" observe "$("$turbo" run --preset observe printenv TURBO)"
+is "--preset=" max "$("$turbo" run --preset=max printenv TURBO)"
+
+# ---- refused, before CMD starts ----
+is "unknown value" 2 "$(status "$turbo" run -o copy=sideways touch "$tmp/ran")"
+is "names the option" yes "$(says TURBO_COPY=sideways)"
+is "and what is allowed" yes "$(says 'off|on|early')"
+is "unknown option" 2 "$(status "$turbo" run -o cpoy=on touch "$tmp/ran")"
+is "suggests" yes "$(says 'TURBO_COPY?')"
+is "malformed number" 2 "$(status "$turbo" run -o copy_threads=4x touch "$tmp/ran")"
+is "number out of range" 2 "$(status "$turbo" run -o copy_threads=1000 touch "$tmp/ran")"
+is "unknown preset" 2 "$(status "$turbo" run --preset fast touch "$tmp/ran")"
+is "a mark is no option" 2 "$(status "$turbo" run -o RUN=1 touch "$tmp/ran")"
+is "no value" 2 "$(status "$turbo" run -o copy touch "$tmp/ran")"
+is "no name" 2 "$(status "$turbo" run -o =on touch "$tmp/ran")"
+is "bad environment" 2 "$(TURBO_COPY=maybe status "$turbo" run touch "$tmp/ran")"
+is "unknown name in the environment" 2 "$(TURBO_NO_SUCH=1 status "$turbo" run touch "$tmp/ran")"
+is "but -o mends it" 0 "$(TURBO_COPY=maybe status "$turbo" run -o copy=on true)"
+is "no CMD" 2 "$(status "$turbo" run)"
+is "unknown argument" 2 "$(status "$turbo" run --fast true)"
+is "nothing ran" no "$([ -e "$tmp/ran" ] && echo yes || echo no)"
+
+# ---- programs that need something else in LD_PRELOAD ----
+cat >"$tmp/status.c" <<'EOF'
+#include <stdio.h>
+#include <stdlib.h>
+int main(int argc, char **argv)
+{
+	puts("ran");
+	return argc > 1 ? atoi(argv[1]) : 0;
+}
+EOF
+for san in address thread undefined; do
+	if ! gcc -fsanitize=$san -o "$tmp/$san" "$tmp/status.c" 2>/dev/null || ! "$tmp/$san" >/dev/null 2>&1; then
+		echo "not tried: gcc -fsanitize=$san does not work here"
+		continue
+	fi
+	is "gcc -fsanitize=$san" 5 "$(status "$turbo" run "$tmp/$san" 5)"
+	is "its output" ran "$(cat "$tmp/out")"
+	printf '#!%s\n' "$tmp/$san" >"$tmp/script"
+	is "as an interpreter" 0 "$(status "$turbo" run "$tmp/script")"
+done
+if [ -x "$tmp/address" ]; then
+	is "plain LD_PRELOAD would not do" 1 "$(LD_PRELOAD=$lib status "$tmp/address" 5)"
+	printf '#!/usr/bin/env -S A=1 address\n' >"$tmp/script"
+	is "through env" 0 "$(PATH=$tmp:$PATH status "$turbo" run "$tmp/script")"
+fi
+if gcc -static -o "$tmp/static" "$tmp/status.c" 2>/dev/null; then
+	is "static program" 9 "$(status "$turbo" run "$tmp/static" 9)"
+	is "is said in one line" 1 "$(grep -c 'cannot be loaded into' "$tmp/err")"
+else
+	echo "not tried: no static libc here"
+fi
+exit $bad
