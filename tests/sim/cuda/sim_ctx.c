@@ -1,0 +1,298 @@
+/*
+ * sim_ctx.c - contexts: making, destroying, and which one a thread uses.
+ */
+#include <stdlib.h>
+
+#include "sim_internal.h"
+
+uint64_t sim_thread_id(void)
+{
+	static uint64_t next;
+	if (!sim_thread.id)
+		sim_thread.id = __atomic_add_fetch(&next, 1, __ATOMIC_RELAXED);
+	return sim_thread.id;
+}
+
+bool sim_ctx_valid(const struct sim_ctx *ctx) { return ctx && ctx->magic == SIM_MAGIC_CTX; }
+
+void sim_ctx_stick(struct sim_ctx *ctx, CUresult code)
+{
+	CUresult none = CUDA_SUCCESS;
+	__atomic_compare_exchange_n(&ctx->sticky, &none, code, false, __ATOMIC_RELEASE, __ATOMIC_RELAXED);
+}
+
+struct sim_ctx *sim_ctx_new(struct sim_device *dev, unsigned flags, bool primary)
+{
+	struct sim_ctx *ctx = calloc(1, sizeof *ctx);
+	if (!ctx)
+		return NULL;
+	ctx->magic = SIM_MAGIC_CTX;
+	ctx->dev = dev;
+	ctx->flags = flags;
+	ctx->primary = primary;
+	ctx->id = sim.next_id++;
+	ctx->limits[CU_LIMIT_STACK_SIZE] = 1024;
+	ctx->limits[CU_LIMIT_PRINTF_FIFO_SIZE] = 7 << 20;
+	ctx->limits[CU_LIMIT_MALLOC_HEAP_SIZE] = 8 << 20;
+	ctx->legacy = sim_stream_new(ctx, 0);
+	if (!ctx->legacy) {
+		free(ctx);
+		return NULL;
+	}
+	ctx->legacy->legacy = true;
+	ctx->next = sim.contexts;
+	sim.contexts = ctx;
+	return ctx;
+}
+
+/* Waits for the work, frees what the context owns. Threads that still have it current get
+ * CUDA_ERROR_CONTEXT_IS_DESTROYED; the structure itself stays, so that stale handles are
+ * recognised. Lock held. */
+void sim_ctx_teardown(struct sim_ctx *ctx)
+{
+	sim_ctx_drain(ctx);
+	for (size_t i = 0; sim_range_at(i);) {
+		if (sim_range_at(i)->ctx == ctx && sim_range_at(i)->kind != MEM_VMM)
+			sim_release_range(sim_range_at(i));
+		else
+			i++;
+	}
+	sim_event_ctx_gone(ctx);
+	for (struct sim_stream *s = ctx->streams, *next; s; s = next) {
+		next = s->next;
+		if (!s->dying)
+			sim_stream_destroy(s);
+	}
+	ctx->magic = 0;
+	__atomic_store_n(&ctx->sticky, CUDA_ERROR_CONTEXT_IS_DESTROYED, __ATOMIC_RELEASE);
+	for (struct sim_ctx **p = &sim.contexts; *p; p = &(*p)->next) {
+		if (*p == ctx) {
+			*p = ctx->next;
+			break;
+		}
+	}
+	ctx->next = sim.dead_contexts;
+	sim.dead_contexts = ctx;
+}
+
+/* ---- current context ---- */
+
+static CUresult push(CUcontext handle)
+{
+	struct sim_ctx *ctx = (struct sim_ctx *)handle;
+	if (!sim_ctx_valid(ctx))
+		return CUDA_ERROR_INVALID_CONTEXT;
+	if (sim_thread.depth == SIM_MAX_CTX_STACK)
+		return CUDA_ERROR_OUT_OF_MEMORY;
+	sim_thread.stack[sim_thread.depth++] = ctx;
+	return CUDA_SUCCESS;
+}
+
+static CUresult pop(CUcontext *handle)
+{
+	if (!sim_thread.depth)
+		return CUDA_ERROR_INVALID_CONTEXT;
+	struct sim_ctx *ctx = sim_thread.stack[--sim_thread.depth];
+	if (handle)
+		*handle = (CUcontext)ctx;
+	return CUDA_SUCCESS;
+}
+SIM_FN(cuCtxPushCurrent, S_DEV, (CUcontext ctx), push(ctx))
+SIM_FN(cuCtxPushCurrent_v2, S_DEV, (CUcontext ctx), push(ctx))
+SIM_FN(cuCtxPopCurrent, S_DEV, (CUcontext *ctx), pop(ctx))
+SIM_FN(cuCtxPopCurrent_v2, S_DEV, (CUcontext *ctx), pop(ctx))
+
+CUresult cuCtxSetCurrent(CUcontext handle)
+{
+	SIM_ENTER(cuCtxSetCurrent, S_DEV);
+	struct sim_ctx *ctx = (struct sim_ctx *)handle;
+	if (ctx && !sim_ctx_valid(ctx))
+		return CUDA_ERROR_INVALID_CONTEXT;
+	if (!ctx) {
+		if (sim_thread.depth)
+			sim_thread.depth--;
+		return CUDA_SUCCESS;
+	}
+	if (!sim_thread.depth)
+		sim_thread.depth = 1;
+	sim_thread.stack[sim_thread.depth - 1] = ctx;
+	return CUDA_SUCCESS;
+}
+
+CUresult cuCtxGetCurrent(CUcontext *ctx)
+{
+	SIM_ENTER(cuCtxGetCurrent, S_DEV);
+	if (!ctx)
+		return CUDA_ERROR_INVALID_VALUE;
+	*ctx = (CUcontext)sim_current();
+	return CUDA_SUCCESS;
+}
+
+CUresult cuCtxGetDevice(CUdevice *device)
+{
+	SIM_ENTER(cuCtxGetDevice, S_DEV);
+	if (!sim_current())
+		return CUDA_ERROR_INVALID_CONTEXT;
+	if (!device)
+		return CUDA_ERROR_INVALID_VALUE;
+	*device = sim_current()->dev->ordinal;
+	return CUDA_SUCCESS;
+}
+
+/* ---- making and destroying ---- */
+
+static CUresult create(CUcontext *out, unsigned flags, CUdevice dev)
+{
+	if (!out || flags & ~(unsigned)CU_CTX_FLAGS_MASK)
+		return CUDA_ERROR_INVALID_VALUE;
+	struct sim_device *device = sim_device_get(dev);
+	if (!device)
+		return CUDA_ERROR_INVALID_DEVICE;
+	sim_lock();
+	struct sim_ctx *ctx = sim_ctx_new(device, flags, false);
+	sim_unlock();
+	if (!ctx)
+		return CUDA_ERROR_OUT_OF_MEMORY;
+	CUresult result = push((CUcontext)ctx);
+	*out = result == CUDA_SUCCESS ? (CUcontext)ctx : NULL;
+	return result;
+}
+SIM_FN(cuCtxCreate, S_DEV, (CUcontext *out, unsigned flags, CUdevice dev), create(out, flags, dev))
+SIM_FN(cuCtxCreate_v2, S_DEV, (CUcontext *out, unsigned flags, CUdevice dev), create(out, flags, dev))
+
+CUresult cuCtxCreate_v3(CUcontext *out, CUexecAffinityParam *params, int count, unsigned flags, CUdevice dev)
+{
+	SIM_ENTER(cuCtxCreate_v3, S_DEV);
+	return params || count ? CUDA_ERROR_NOT_SUPPORTED : create(out, flags, dev);
+}
+
+CUresult cuCtxCreate_v4(CUcontext *out, CUctxCreateParams *params, unsigned flags, CUdevice dev)
+{
+	SIM_ENTER(cuCtxCreate_v4, S_DEV);
+	return params && (params->execAffinityParams || params->cigParams) ? CUDA_ERROR_NOT_SUPPORTED
+																	   : create(out, flags, dev);
+}
+
+static CUresult destroy(CUcontext handle)
+{
+	struct sim_ctx *ctx = (struct sim_ctx *)handle;
+	if (!sim_ctx_valid(ctx) || ctx->primary)
+		return CUDA_ERROR_INVALID_CONTEXT;
+	if (sim_current() == ctx)
+		sim_thread.depth--;
+	sim_lock();
+	sim_ctx_teardown(ctx);
+	sim_unlock();
+	return CUDA_SUCCESS;
+}
+SIM_FN(cuCtxDestroy, S_DEV, (CUcontext ctx), destroy(ctx))
+SIM_FN(cuCtxDestroy_v2, S_DEV, (CUcontext ctx), destroy(ctx))
+
+/* ---- questions and settings ---- */
+
+CUresult cuCtxSynchronize(void)
+{
+	SIM_ENTER(cuCtxSynchronize, S_CTX | S_UNSAFE);
+	sim_lock();
+	CUresult result = sim_ctx_drain(sim_current());
+	sim_unlock();
+	return result;
+}
+
+CUresult cuCtxGetId(CUcontext handle, unsigned long long *id)
+{
+	SIM_ENTER(cuCtxGetId, S_DEV);
+	struct sim_ctx *ctx = handle ? (struct sim_ctx *)handle : sim_current();
+	if (!sim_ctx_valid(ctx))
+		return CUDA_ERROR_CONTEXT_IS_DESTROYED;
+	if (!id)
+		return CUDA_ERROR_INVALID_VALUE;
+	*id = ctx->id;
+	return CUDA_SUCCESS;
+}
+
+CUresult cuCtxGetFlags(unsigned int *flags)
+{
+	SIM_ENTER(cuCtxGetFlags, S_CTX);
+	if (!flags)
+		return CUDA_ERROR_INVALID_VALUE;
+	*flags = sim_current()->flags;
+	return CUDA_SUCCESS;
+}
+
+CUresult cuCtxSetFlags(unsigned int flags)
+{
+	SIM_ENTER(cuCtxSetFlags, S_CTX);
+	sim_current()->flags = flags;
+	return CUDA_SUCCESS;
+}
+
+CUresult cuCtxGetApiVersion(CUcontext handle, unsigned int *version)
+{
+	SIM_ENTER(cuCtxGetApiVersion, S_DEV);
+	struct sim_ctx *ctx = handle ? (struct sim_ctx *)handle : sim_current();
+	if (!sim_ctx_valid(ctx))
+		return CUDA_ERROR_INVALID_CONTEXT;
+	*version = 3020;
+	return CUDA_SUCCESS;
+}
+
+CUresult cuCtxGetStreamPriorityRange(int *least, int *greatest)
+{
+	SIM_ENTER(cuCtxGetStreamPriorityRange, S_CTX);
+	if (least)
+		*least = 0;
+	if (greatest)
+		*greatest = -5;
+	return CUDA_SUCCESS;
+}
+
+CUresult cuCtxGetLimit(size_t *value, CUlimit limit)
+{
+	SIM_ENTER(cuCtxGetLimit, S_CTX);
+	if (!value)
+		return CUDA_ERROR_INVALID_VALUE;
+	if ((unsigned)limit >= CU_LIMIT_MAX)
+		return CUDA_ERROR_UNSUPPORTED_LIMIT;
+	*value = sim_current()->limits[limit];
+	return CUDA_SUCCESS;
+}
+
+CUresult cuCtxSetLimit(CUlimit limit, size_t value)
+{
+	SIM_ENTER(cuCtxSetLimit, S_CTX);
+	if ((unsigned)limit >= CU_LIMIT_MAX)
+		return CUDA_ERROR_UNSUPPORTED_LIMIT;
+	sim_current()->limits[limit] = value;
+	return CUDA_SUCCESS;
+}
+
+CUresult cuCtxEnablePeerAccess(CUcontext handle, unsigned int flags)
+{
+	SIM_ENTER(cuCtxEnablePeerAccess, S_CTX);
+	struct sim_ctx *peer = (struct sim_ctx *)handle, *ctx = sim_current();
+	if (flags)
+		return CUDA_ERROR_INVALID_VALUE;
+	if (!sim_ctx_valid(peer) || peer->dev == ctx->dev)
+		return CUDA_ERROR_INVALID_CONTEXT;
+	uint64_t bit = 1ull << peer->dev->ordinal;
+	sim_lock();
+	bool enabled = ctx->peers & bit;
+	ctx->peers |= bit;
+	sim_unlock();
+	return enabled ? CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED : CUDA_SUCCESS;
+}
+
+CUresult cuCtxDisablePeerAccess(CUcontext handle)
+{
+	SIM_ENTER(cuCtxDisablePeerAccess, S_CTX);
+	struct sim_ctx *peer = (struct sim_ctx *)handle, *ctx = sim_current();
+	if (!sim_ctx_valid(peer))
+		return CUDA_ERROR_INVALID_CONTEXT;
+	uint64_t bit = 1ull << peer->dev->ordinal;
+	sim_lock();
+	bool enabled = ctx->peers & bit;
+	ctx->peers &= ~bit;
+	sim_unlock();
+	return enabled ? CUDA_SUCCESS : CUDA_ERROR_PEER_ACCESS_NOT_ENABLED;
+}

@@ -1,0 +1,387 @@
+/*
+ * sim_internal.h - types shared by the files of the simulated driver.
+ *
+ * One mutex, sim.lock, guards every structure below unless a field says
+ * otherwise. Bytes move and host functions run without it.
+ */
+#ifndef SIM_INTERNAL_H
+#define SIM_INTERNAL_H
+
+#include <pthread.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+/* Protected: a preloaded library that exports the same names never captures our own
+ * references, as in the real driver. */
+#pragma GCC visibility push(protected)
+#define __CUDA_API_VERSION_INTERNAL /* cuda.h then declares every symbol under its own name */
+#include <cuda.h>
+#include <cudaProfiler.h>
+
+#include "../sim.h"
+#pragma GCC visibility pop
+#pragma GCC visibility push(hidden)
+
+#define SIM_MAX_DEVICES 16
+#define SIM_MAX_CTX_STACK 32
+#define SIM_PAGEABLE_EARLY (2u << 20) /* bytes of a pageable H2D that are read at once */
+#define SIM_GRANULARITY (2u << 20)    /* VMM */
+
+/* ---- configuration (sim_conf.c): constant after the constructor ---- */
+struct sim_conf {
+	int devices;
+	uint64_t mem_bytes; /* memory of each device */
+	unsigned dma_us;    /* added to every copy */
+	double gbps;        /* copy speed; 0: no limit */
+	unsigned jitter_us; /* 0 .. jitter_us added to every operation */
+	uint64_t seed;
+	bool hmm;           /* kernels can reach pageable memory */
+	bool ats;
+	bool quiet;         /* no "sim: ..." lines */
+};
+extern struct sim_conf sim_conf;
+
+/* ---- entry of every exported function (sim_entry.c) ---- */
+enum {
+	S_DEV = 0,    /* needs cuInit */
+	S_ANY = 1,    /* may be called before cuInit */
+	S_CTX = 2,    /* needs a current context; reports its sticky error */
+	S_UNSAFE = 4, /* prohibited while a capture that concerns this thread is live */
+};
+
+struct sim_symbol {
+	const char *name;
+	void *fn;
+	unsigned flags;
+	uint64_t calls; /* relaxed atomics */
+};
+
+/* Counts the call, applies injected failures and the rules named by flags. */
+CUresult sim_enter(struct sim_symbol *symbol);
+/* Registered symbol of that exact name, or NULL. */
+struct sim_symbol *sim_symbol_find(const char *name);
+/* Marks this process as the one that owns the driver (cuInit). */
+void sim_entry_mark_process(void);
+void sim_fail_parse(const char *text); /* SIM_FAIL */
+/* Counts an error and says it on stderr. */
+void sim_complain(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
+
+/* Registers the symbol (the linker gathers the pointers) and runs sim_enter. */
+#define SIM_ENTER(sym, flag)                                                                       \
+	do {                                                                                           \
+		static struct sim_symbol self_ = {#sym, (void *)&sym, (flag), 0};                          \
+		static struct sim_symbol *const link_ __attribute__((section("sim_symbols"), used)) = &self_; \
+		(void)link_;                                                                               \
+		CUresult entry_ = sim_enter(&self_);                                                       \
+		if (entry_ != CUDA_SUCCESS)                                                                \
+			return entry_;                                                                         \
+	} while (0)
+
+/* A whole exported function whose body is fn(args). */
+#define SIM_FN(sym, flag, params, call) \
+	CUresult sym params                 \
+	{                                   \
+		SIM_ENTER(sym, flag);           \
+		return call;                    \
+	}
+
+/* The legacy-default-stream symbol and its per-thread twin: fn(per_thread, args). */
+#define SIM_TWIN(sym, suffix, flag, params, fn, ...) \
+	SIM_FN(sym, flag, params, fn(false, __VA_ARGS__)) \
+	SIM_FN(sym##suffix, flag, params, fn(true, __VA_ARGS__))
+
+/* ---- devices and contexts (sim_device.c, sim_ctx.c) ---- */
+struct sim_phys;
+struct sim_pool;
+struct sim_kernel;
+struct sim_capture;
+struct sim_node;
+struct sim_event;
+
+struct sim_device {
+	int ordinal;
+	uintptr_t va_base, va_next, va_end; /* addresses handed out; never backed by pages */
+	uint64_t used;                      /* bytes allocated of sim_conf.mem_bytes */
+	struct sim_ctx *primary;            /* NULL until first retained */
+	unsigned primary_refs, primary_flags;
+	int stall; /* > 0: a free or unregister drains the device and launches wait */
+	struct sim_pool *default_pool, *pool;
+};
+
+#define SIM_MAGIC_CTX 0x78746373u
+#define SIM_MAGIC_STREAM 0x6d727473u
+#define SIM_MAGIC_EVENT 0x746e7665u
+
+struct sim_ctx {
+	uint32_t magic;
+	bool primary, destroyed;
+	unsigned flags;
+	unsigned long long id;
+	struct sim_device *dev;
+	CUresult sticky; /* atomic: read without the lock at entry */
+	struct sim_stream *streams; /* all, the hidden ones too */
+	struct sim_stream *legacy;
+	struct sim_stream *joint; /* hidden: carries cuCtxRecordEvent; made at first use */
+	struct sim_ctx *next;
+	uint64_t peers; /* bit per device whose memory this context may reach */
+	size_t limits[CU_LIMIT_MAX];
+};
+
+struct sim_thread { /* TLS */
+	struct sim_ctx *stack[SIM_MAX_CTX_STACK];
+	int depth;
+	CUstreamCaptureMode capture_mode;
+	bool in_host_func; /* driver calls are refused */
+	uint64_t id;       /* 0: not assigned yet */
+};
+extern __thread struct sim_thread sim_thread;
+
+struct sim_state {
+	pthread_mutex_t lock;
+	pthread_cond_t done; /* an operation completed, a stall ended */
+	bool inited;         /* atomic */
+	bool dead;           /* atomic: the process is exiting */
+	struct sim_device dev[SIM_MAX_DEVICES];
+	struct sim_ctx *contexts;
+	struct sim_ctx *dead_contexts; /* kept, so that stale handles are recognised */
+	struct sim_stream *dead_streams;
+	unsigned long long next_id;
+	uint64_t jitter_state;
+	uint64_t allocs, events, streams, registrations, host_allocs;
+	uint64_t errors;   /* relaxed atomic */
+	int live_captures; /* atomic: lets the entry skip the capture rules */
+};
+extern struct sim_state sim;
+
+static inline void sim_lock(void) { pthread_mutex_lock(&sim.lock); }
+static inline void sim_unlock(void) { pthread_mutex_unlock(&sim.lock); }
+
+/* The calling thread's current context, or NULL. */
+static inline struct sim_ctx *sim_current(void)
+{
+	return sim_thread.depth ? sim_thread.stack[sim_thread.depth - 1] : NULL;
+}
+uint64_t sim_thread_id(void);
+struct sim_ctx *sim_ctx_new(struct sim_device *dev, unsigned flags, bool primary); /* lock held */
+void sim_ctx_teardown(struct sim_ctx *ctx);
+struct sim_device *sim_device_get(CUdevice dev); /* NULL: no such device */
+bool sim_ctx_valid(const struct sim_ctx *ctx);
+void sim_ctx_stick(struct sim_ctx *ctx, CUresult code);
+/* Lock held; both may drop it while they wait. Returns the sticky error. */
+CUresult sim_ctx_drain(struct sim_ctx *ctx);
+void sim_device_drain(struct sim_device *dev);
+/* As a real free does: drains the device while no other thread can launch on it. */
+void sim_device_stop_and_drain(struct sim_device *dev);
+
+/* ---- commands and operations (sim_cmd.c, sim_sched.c) ---- */
+enum sim_cmd_kind {
+	CMD_NOP, CMD_COPY, CMD_SET, CMD_KERNEL, CMD_HOST, CMD_CALLBACK, CMD_WAIT_VALUE,
+	CMD_WRITE_VALUE, CMD_FREE, CMD_WAIT_EVENT, CMD_RECORD_EVENT,
+};
+
+struct sim_copy { /* a box of bytes; addresses are the program's */
+	uintptr_t dst, src;
+	size_t width, height, depth;
+	size_t dst_pitch, src_pitch, dst_slice, src_slice;
+	bool src_pinned, dst_pinned; /* must still be pinned when the copy runs */
+	void *staged;                /* owned: the source was read at the call */
+};
+
+struct sim_set {
+	uintptr_t dst;
+	size_t pitch, width, height; /* in elements of `unit` bytes, but the pitch */
+	unsigned unit;
+	uint32_t value;
+};
+
+#define SIM_KERNEL_ARGS 8
+struct sim_launch {
+	const struct sim_kernel *kernel;
+	uint64_t arg[SIM_KERNEL_ARGS];
+};
+
+struct sim_value {
+	uintptr_t addr;
+	uint64_t value;
+	unsigned flags;
+	bool wide;
+};
+
+/* Immutable once submitted; refcounted, since graph nodes replay them. */
+struct sim_cmd {
+	int refs;
+	enum sim_cmd_kind kind;
+	union {
+		struct sim_copy copy;
+		struct sim_set set;
+		struct sim_launch launch;
+		struct sim_value value;
+		struct {
+			CUhostFn fn;
+			CUstreamCallback callback;
+			void *user;
+			CUstream stream;
+		} host;
+		uintptr_t free;
+		struct sim_event *event; /* external event nodes of a graph; holds a reference */
+	};
+};
+
+struct sim_cmd *sim_cmd_new(enum sim_cmd_kind kind);
+void sim_cmd_put(struct sim_cmd *cmd);
+/* On the stream's thread, without the lock. */
+struct sim_op;
+CUresult sim_cmd_run(struct sim_ctx *ctx, struct sim_op *op);
+CUresult sim_kernel_run(struct sim_ctx *ctx, const struct sim_launch *launch);
+
+/* One submitted command. Others wait for it by holding a reference. */
+struct sim_op {
+	int refs;
+	bool done;
+	uint64_t done_ns; /* CLOCK_MONOTONIC, set with done */
+	struct sim_cmd *cmd;
+	struct sim_op *next;
+	int dep_count, dep_room;
+	struct sim_op **deps; /* must be done before this one starts */
+};
+
+struct sim_stream {
+	uint32_t magic;
+	bool blocking;    /* orders with the legacy default stream */
+	bool legacy, per_thread, hidden;
+	bool dying;       /* destroyed: the thread drains the queue and leaves */
+	bool has_thread;
+	unsigned flags;
+	int priority;
+	unsigned long long id;
+	uint64_t owner;   /* thread of a per-thread default stream */
+	struct sim_ctx *ctx;
+	struct sim_op *head, *tail; /* queue: head is running or next */
+	struct sim_op *last;        /* newest submitted, done or not; NULL: none yet */
+	pthread_cond_t wake;
+	struct sim_capture *capture; /* NULL: not capturing */
+	struct sim_node **frontier;  /* capture: nodes the next one depends on */
+	int frontier_count;
+	struct sim_stream *next;
+};
+
+struct sim_event {
+	uint32_t magic;
+	int refs;
+	unsigned flags;
+	struct sim_ctx *ctx;
+	struct sim_op *record;       /* newest record, or NULL */
+	struct sim_capture *capture; /* recorded inside this capture */
+	struct sim_node **nodes;     /* the capture's nodes it stands for */
+	int node_count;
+	struct sim_event **link, *next; /* list of live events */
+};
+
+void sim_op_put(struct sim_op *op);
+static inline struct sim_op *sim_op_get(struct sim_op *op)
+{
+	op->refs++;
+	return op;
+}
+/* Waits (drops the lock meanwhile) until op is done; op must be held by the caller. */
+void sim_op_wait(struct sim_op *op);
+
+/* Lock held. Queues cmd, or records it when the stream is capturing. Takes over the
+ * reference to cmd, whatever it returns. `out` (may be NULL) gets a reference to the
+ * operation, NULL if captured. */
+CUresult sim_submit(struct sim_stream *s, struct sim_cmd *cmd, struct sim_op **out);
+CUresult sim_submit_after(struct sim_stream *s, struct sim_cmd *cmd, struct sim_op **deps, int count,
+						  struct sim_op **out);
+/* Waits for all that a host wait on this stream covers. Lock held. */
+void sim_stream_drain(struct sim_stream *s);
+bool sim_stream_idle(struct sim_stream *s);
+uint64_t sim_now_ns(void);
+
+/* ---- streams and events ---- */
+/* Lock held. NULL, CU_STREAM_LEGACY and CU_STREAM_PER_THREAD are resolved against the
+ * current context. */
+CUresult sim_stream_get(CUstream handle, bool per_thread, struct sim_stream **out);
+struct sim_stream *sim_stream_new(struct sim_ctx *ctx, unsigned flags);
+void sim_stream_destroy(struct sim_stream *s);
+void sim_event_ctx_gone(struct sim_ctx *ctx); /* destroys the context's events */
+CUresult sim_event_get(CUevent handle, struct sim_event **out);
+void sim_event_put(struct sim_event *e);
+CUresult sim_event_stream_waits(struct sim_event *e, struct sim_stream *s, unsigned flags);
+/* An operation that is done when all of the context's work of now is. Lock held. */
+CUresult sim_ctx_join(struct sim_ctx *ctx, struct sim_op **out);
+
+/* ---- memory (sim_range.c and the files that fill the table) ---- */
+enum sim_kind { MEM_DEVICE = 1, MEM_VMM, MEM_MANAGED, MEM_PINNED, MEM_REGISTERED };
+
+struct sim_phys { /* bytes behind device addresses */
+	int refs;
+	unsigned char *bytes;
+	size_t size;
+	struct sim_device *dev; /* charged for it; NULL: host memory */
+	bool vmm_live;          /* a cuMemCreate handle not yet released */
+	CUmemAllocationProp prop;
+};
+
+struct sim_range {
+	uintptr_t base;
+	size_t size;
+	enum sim_kind kind;
+	unsigned flags;
+	unsigned long long id;
+	struct sim_ctx *ctx;
+	struct sim_device *dev;
+	struct sim_phys *phys; /* device memory */
+	size_t phys_off;
+	uintptr_t va_base;     /* VMM: the reservation it lies in */
+	size_t va_size;
+	bool accessible;       /* VMM: cuMemSetAccess was called */
+	bool async;            /* from cuMemAllocAsync */
+	bool imported;         /* from cuIpcOpenMemHandle */
+	struct sim_pool *pool;
+};
+
+/* All lock held. Pointers into the table last until the lock is dropped. */
+struct sim_range *sim_range_find(uintptr_t addr);
+struct sim_range *sim_range_overlap(uintptr_t base, size_t size);
+struct sim_range *sim_range_add(const struct sim_range *range); /* NULL: overlaps */
+void sim_range_remove(struct sim_range *range);                 /* remembered as freed */
+struct sim_range *sim_range_at(size_t index);                   /* NULL past the end */
+bool sim_range_was_freed(uintptr_t addr);
+
+static inline bool sim_kind_device(enum sim_kind k) { return k == MEM_DEVICE || k == MEM_VMM; }
+
+struct sim_phys *sim_phys_new(struct sim_device *dev, size_t size); /* NULL: out of memory */
+void sim_phys_put(struct sim_phys *phys);
+uintptr_t sim_va_take(struct sim_device *dev, size_t size, size_t align); /* 0: none left */
+/* End of what occupies [at, at + size), or 0: ranges and reservations (sim_vmm.c). */
+uintptr_t sim_va_conflict(uintptr_t at, size_t size);
+CUresult sim_device_alloc(struct sim_ctx *ctx, size_t size, struct sim_pool *pool, bool async, uintptr_t *out);
+void sim_release_range(struct sim_range *range); /* frees what the range owns, then removes it */
+
+/*
+ * Bytes behind a program address, for at most *n bytes (shortened to what is contiguous).
+ * Device memory: a reference on *phys keeps them alive. Host memory: *phys is NULL and the
+ * address itself is returned. NULL: no such device memory, or not accessible.
+ */
+unsigned char *sim_translate(uintptr_t addr, size_t *n, struct sim_phys **phys);
+/* As sim_translate in a loop, copying; false when either side is bad. No lock held. */
+bool sim_move(uintptr_t dst, uintptr_t src, size_t n);
+/* Plain byte copy that no sanitizer instruments: what a DMA engine does. */
+void sim_bytes(void *dst, const void *src, size_t n);
+bool sim_in_device_space(uintptr_t addr);
+
+/* ---- capture (sim_capture.c); lock held unless said ---- */
+CUresult sim_capture_unsafe(void); /* takes the lock; 900, breaking the capture, when prohibited */
+CUresult sim_capture_add(struct sim_stream *s, struct sim_cmd *cmd); /* takes the reference */
+CUresult sim_capture_refuse(struct sim_stream *s); /* breaks the capture; 900 */
+bool sim_capture_implicit(struct sim_ctx *ctx);    /* legacy stream used: breaks captures */
+bool sim_capture_in_ctx(struct sim_ctx *ctx);
+CUresult sim_capture_record(struct sim_stream *s, struct sim_event *e);
+CUresult sim_capture_wait_event(struct sim_stream *s, struct sim_event *e);
+CUresult sim_capture_event_used(struct sim_event *e); /* host looked at a captured event */
+void sim_capture_stream_gone(struct sim_stream *s);
+void sim_capture_forget_event(struct sim_event *e);
+
+#pragma GCC visibility pop
+#endif

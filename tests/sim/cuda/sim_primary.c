@@ -1,0 +1,92 @@
+/*
+ * sim_primary.c - primary contexts, one a device, shared by reference count.
+ */
+#include "sim_internal.h"
+
+CUresult cuDevicePrimaryCtxRetain(CUcontext *out, CUdevice dev)
+{
+	SIM_ENTER(cuDevicePrimaryCtxRetain, S_DEV);
+	struct sim_device *device = sim_device_get(dev);
+	if (!device)
+		return CUDA_ERROR_INVALID_DEVICE;
+	if (!out)
+		return CUDA_ERROR_INVALID_VALUE;
+	sim_lock();
+	if (!device->primary)
+		device->primary = sim_ctx_new(device, device->primary_flags, true);
+	if (device->primary)
+		device->primary_refs++;
+	*out = (CUcontext)device->primary;
+	sim_unlock();
+	return *out ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
+}
+
+static void primary_gone(struct sim_device *device)
+{
+	struct sim_ctx *ctx = device->primary;
+	device->primary = NULL;
+	if (ctx)
+		sim_ctx_teardown(ctx);
+}
+
+static CUresult release(CUdevice dev)
+{
+	struct sim_device *device = sim_device_get(dev);
+	if (!device)
+		return CUDA_ERROR_INVALID_DEVICE;
+	CUresult result = CUDA_SUCCESS;
+	sim_lock();
+	if (!device->primary_refs)
+		result = CUDA_ERROR_INVALID_CONTEXT;
+	else if (--device->primary_refs == 0)
+		primary_gone(device);
+	sim_unlock();
+	return result;
+}
+SIM_FN(cuDevicePrimaryCtxRelease, S_DEV, (CUdevice dev), release(dev))
+SIM_FN(cuDevicePrimaryCtxRelease_v2, S_DEV, (CUdevice dev), release(dev))
+
+/* Destroys what the context holds; references stay, and the next retain makes it anew. */
+static CUresult reset(CUdevice dev)
+{
+	struct sim_device *device = sim_device_get(dev);
+	if (!device)
+		return CUDA_ERROR_INVALID_DEVICE;
+	sim_lock();
+	primary_gone(device);
+	device->primary_refs = 0;
+	sim_unlock();
+	return CUDA_SUCCESS;
+}
+SIM_FN(cuDevicePrimaryCtxReset, S_DEV, (CUdevice dev), reset(dev))
+SIM_FN(cuDevicePrimaryCtxReset_v2, S_DEV, (CUdevice dev), reset(dev))
+
+CUresult cuDevicePrimaryCtxGetState(CUdevice dev, unsigned int *flags, int *active)
+{
+	SIM_ENTER(cuDevicePrimaryCtxGetState, S_DEV);
+	struct sim_device *device = sim_device_get(dev);
+	if (!device)
+		return CUDA_ERROR_INVALID_DEVICE;
+	if (!flags || !active)
+		return CUDA_ERROR_INVALID_VALUE;
+	sim_lock();
+	*flags = device->primary_flags;
+	*active = device->primary != NULL;
+	sim_unlock();
+	return CUDA_SUCCESS;
+}
+
+static CUresult set_flags(CUdevice dev, unsigned flags)
+{
+	struct sim_device *device = sim_device_get(dev);
+	if (!device)
+		return CUDA_ERROR_INVALID_DEVICE;
+	sim_lock();
+	device->primary_flags = flags;
+	if (device->primary)
+		device->primary->flags = flags;
+	sim_unlock();
+	return CUDA_SUCCESS;
+}
+SIM_FN(cuDevicePrimaryCtxSetFlags, S_DEV, (CUdevice dev, unsigned flags), set_flags(dev, flags))
+SIM_FN(cuDevicePrimaryCtxSetFlags_v2, S_DEV, (CUdevice dev, unsigned flags), set_flags(dev, flags))

@@ -1,0 +1,293 @@
+/*
+ * sim_sched.c - operations and the threads that run them.
+ *
+ * Every stream has a thread of its own (started by its first operation) that takes
+ * operations from its queue in order, waits for the ones they depend on, and runs
+ * them. Order between streams exists only as such dependencies: events, and the
+ * legacy default stream's implicit ones.
+ */
+#include <errno.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "sim_internal.h"
+
+uint64_t sim_now_ns(void)
+{
+	struct timespec t;
+	clock_gettime(CLOCK_MONOTONIC, &t);
+	return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
+}
+
+void sim_op_put(struct sim_op *op)
+{
+	if (!op || --op->refs)
+		return;
+	for (int i = 0; i < op->dep_count; i++)
+		sim_op_put(op->deps[i]);
+	free(op->deps);
+	sim_cmd_put(op->cmd);
+	free(op);
+}
+
+void sim_op_wait(struct sim_op *op)
+{
+	while (!op->done)
+		pthread_cond_wait(&sim.done, &sim.lock);
+}
+
+static bool op_depend(struct sim_op *op, struct sim_op *on)
+{
+	if (!on || on->done)
+		return true;
+	if (op->dep_count == op->dep_room) {
+		int room = op->dep_room ? op->dep_room * 2 : 4;
+		struct sim_op **deps = realloc(op->deps, (size_t)room * sizeof *deps);
+		if (!deps)
+			return false;
+		op->deps = deps;
+		op->dep_room = room;
+	}
+	op->deps[op->dep_count++] = sim_op_get(on);
+	return true;
+}
+
+/* Injected delay before an operation, from the seed. */
+static void jitter(void)
+{
+	if (!sim_conf.jitter_us)
+		return;
+	uint64_t x = __atomic_add_fetch(&sim.jitter_state, 0x9e3779b97f4a7c15u, __ATOMIC_RELAXED);
+	x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9u;
+	x = (x ^ (x >> 27)) * 0x94d049bb133111ebu;
+	usleep((useconds_t)((x ^ (x >> 31)) % (sim_conf.jitter_us + 1)));
+}
+
+static void stream_run_head(struct sim_stream *s)
+{
+	struct sim_op *op = s->head;
+	for (int i = 0; i < op->dep_count; i++) {
+		sim_op_wait(op->deps[i]);
+		sim_op_put(op->deps[i]);
+		op->deps[i] = NULL;
+	}
+	op->dep_count = 0;
+	sim_unlock();
+	jitter();
+	CUresult result = CUDA_SUCCESS;
+	/* After a fatal error nothing more runs; the host sees the queue drain. */
+	if (__atomic_load_n(&s->ctx->sticky, __ATOMIC_ACQUIRE) == CUDA_SUCCESS)
+		result = sim_cmd_run(s->ctx, op);
+	if (result != CUDA_SUCCESS)
+		sim_ctx_stick(s->ctx, result);
+	sim_lock();
+	s->head = op->next;
+	if (!s->head)
+		s->tail = NULL;
+	op->next = NULL;
+	op->done_ns = sim_now_ns();
+	op->done = true;
+	pthread_cond_broadcast(&sim.done);
+	sim_op_put(op);
+}
+
+/* The stream leaves its context's list; the structure stays (stale handles). */
+static void stream_unlink(struct sim_stream *s)
+{
+	for (struct sim_stream **p = &s->ctx->streams; *p; p = &(*p)->next) {
+		if (*p == s) {
+			*p = s->next;
+			break;
+		}
+	}
+	sim_op_put(s->last);
+	s->last = NULL;
+	s->next = sim.dead_streams;
+	sim.dead_streams = s;
+}
+
+static void *stream_main(void *arg)
+{
+	struct sim_stream *s = arg;
+	sim_lock();
+	for (;;) {
+		while (!s->head && !s->dying)
+			pthread_cond_wait(&s->wake, &sim.lock);
+		if (!s->head)
+			break;
+		stream_run_head(s);
+	}
+	stream_unlink(s);
+	sim_unlock();
+	return NULL;
+}
+
+static bool stream_start(struct sim_stream *s)
+{
+	pthread_attr_t attr;
+	pthread_t thread;
+	sigset_t all, old;
+	sigfillset(&all);
+	pthread_attr_init(&attr);
+	pthread_attr_setdetachstate(&attr, PTHREAD_CREATE_DETACHED);
+	pthread_sigmask(SIG_SETMASK, &all, &old);
+	s->has_thread = pthread_create(&thread, &attr, stream_main, s) == 0;
+	pthread_sigmask(SIG_SETMASK, &old, NULL);
+	pthread_attr_destroy(&attr);
+	return s->has_thread;
+}
+
+void sim_stream_destroy(struct sim_stream *s)
+{
+	sim_capture_stream_gone(s);
+	s->magic = 0;
+	s->dying = true;
+	if (!s->legacy && !s->per_thread && !s->hidden)
+		sim.streams--;
+	if (s->has_thread)
+		pthread_cond_signal(&s->wake);
+	else
+		stream_unlink(s);
+}
+
+/* What the rules of the legacy default stream add. */
+static bool implicit_deps(struct sim_stream *s, struct sim_op *op)
+{
+	bool ok = true;
+	if (s->legacy) {
+		for (struct sim_stream *other = s->ctx->streams; other; other = other->next)
+			if (other->blocking && other != s)
+				ok = op_depend(op, other->last) && ok;
+	} else if (s->blocking) {
+		ok = op_depend(op, s->ctx->legacy->last);
+	}
+	return ok;
+}
+
+CUresult sim_submit_after(struct sim_stream *s, struct sim_cmd *cmd, struct sim_op **deps, int count,
+						  struct sim_op **out)
+{
+	if (out)
+		*out = NULL;
+	/* A free or unregister in another thread holds launches back, as the real one does. */
+	while (s->ctx->dev->stall)
+		pthread_cond_wait(&sim.done, &sim.lock);
+	if (s->capture)
+		return sim_capture_add(s, cmd);
+	if (s->legacy && sim_capture_implicit(s->ctx)) {
+		sim_cmd_put(cmd);
+		return CUDA_ERROR_STREAM_CAPTURE_IMPLICIT;
+	}
+	struct sim_op *op = calloc(1, sizeof *op);
+	if (!op) {
+		sim_cmd_put(cmd);
+		return CUDA_ERROR_OUT_OF_MEMORY;
+	}
+	op->refs = 2; /* the queue, and stream->last */
+	op->cmd = cmd;
+	bool ok = implicit_deps(s, op) && (s->has_thread || stream_start(s));
+	for (int i = 0; i < count; i++)
+		ok = op_depend(op, deps[i]) && ok;
+	if (!ok) {
+		op->refs = 1;
+		sim_op_put(op);
+		return CUDA_ERROR_OUT_OF_MEMORY;
+	}
+	if (s->tail)
+		s->tail->next = op;
+	else
+		s->head = op;
+	s->tail = op;
+	sim_op_put(s->last);
+	s->last = op;
+	pthread_cond_signal(&s->wake);
+	if (out)
+		*out = sim_op_get(op);
+	return CUDA_SUCCESS;
+}
+
+CUresult sim_submit(struct sim_stream *s, struct sim_cmd *cmd, struct sim_op **out)
+{
+	return sim_submit_after(s, cmd, NULL, 0, out);
+}
+
+/* ---- waiting for streams, contexts, devices ---- */
+
+static bool covers(const struct sim_stream *waited, const struct sim_stream *s)
+{
+	return s == waited || (waited->legacy && s->blocking);
+}
+
+bool sim_stream_idle(struct sim_stream *s)
+{
+	for (struct sim_stream *other = s->ctx->streams; other; other = other->next)
+		if (covers(s, other) && other->last && !other->last->done)
+			return false;
+	return true;
+}
+
+/* Waits for the newest operations, as of now, of ctx's streams (those that a wait on
+ * `only` covers, when it is given). */
+static void drain(struct sim_ctx *ctx, struct sim_stream *only)
+{
+	struct sim_op *joint = calloc(1, sizeof *joint); /* holds the list; never queued */
+	if (!joint)
+		abort();
+	joint->refs = 1;
+	for (struct sim_stream *s = ctx->streams; s; s = s->next)
+		if ((!only || covers(only, s)) && !op_depend(joint, s->last))
+			abort();
+	for (int i = 0; i < joint->dep_count; i++)
+		sim_op_wait(joint->deps[i]);
+	sim_op_put(joint);
+}
+
+void sim_stream_drain(struct sim_stream *s) { drain(s->ctx, s); }
+
+CUresult sim_ctx_drain(struct sim_ctx *ctx)
+{
+	drain(ctx, NULL);
+	return __atomic_load_n(&ctx->sticky, __ATOMIC_ACQUIRE);
+}
+
+CUresult sim_ctx_join(struct sim_ctx *ctx, struct sim_op **out)
+{
+	if (!ctx->joint) {
+		ctx->joint = sim_stream_new(ctx, CU_STREAM_NON_BLOCKING);
+		if (!ctx->joint)
+			return CUDA_ERROR_OUT_OF_MEMORY;
+		ctx->joint->hidden = true;
+	}
+	int count = 0;
+	for (struct sim_stream *s = ctx->streams; s; s = s->next)
+		count++;
+	struct sim_op **deps = calloc((size_t)count, sizeof *deps);
+	if (!deps)
+		return CUDA_ERROR_OUT_OF_MEMORY;
+	int n = 0;
+	for (struct sim_stream *s = ctx->streams; s; s = s->next)
+		if (s->last)
+			deps[n++] = sim_op_get(s->last);
+	CUresult result = sim_submit_after(ctx->joint, sim_cmd_new(CMD_NOP), deps, n, out);
+	for (int i = 0; i < n; i++)
+		sim_op_put(deps[i]);
+	free(deps);
+	return result;
+}
+
+void sim_device_drain(struct sim_device *dev)
+{
+	for (struct sim_ctx *ctx = sim.contexts; ctx; ctx = ctx->next)
+		if (ctx->dev == dev)
+			drain(ctx, NULL);
+}
+
+void sim_device_stop_and_drain(struct sim_device *dev)
+{
+	dev->stall++;
+	sim_device_drain(dev);
+	dev->stall--;
+	pthread_cond_broadcast(&sim.done);
+}

@@ -1,0 +1,40 @@
+/*
+ * sim.h - what tests may ask of the simulated driver beyond CUDA.
+ *
+ * Found with dlsym in build/sim/libcuda.so.1; a real driver has none of these,
+ * so a program that runs on both looks them up and goes without when absent.
+ * All may be called from any thread, at any time, also before cuInit.
+ */
+#ifndef SIM_H
+#define SIM_H
+
+#include <stdint.h>
+
+/* The nth call (from 1, counted from now) of that exact symbol fails with `code`
+ * without doing anything; nth 0 means every call. Codes that CUDA calls fatal
+ * (700 and the like) stick to the calling thread's current context. */
+void sim_fail_set(const char *symbol, int nth, int code);
+void sim_fail_clear(void);
+
+/* Calls of one exact symbol / of all symbols since the start or sim_reset(). */
+uint64_t sim_calls(const char *symbol);
+uint64_t sim_calls_total(void);
+
+/* Driver calls made in forked children of a process that had called cuInit; each
+ * was refused with CUDA_ERROR_NOT_INITIALIZED. Readable in the parent. */
+uint64_t sim_calls_in_child(void);
+
+/* Things that exist now, in all contexts. */
+uint64_t sim_live_allocs(void);  /* device, managed and VMM allocations; not host memory */
+uint64_t sim_live_events(void);
+uint64_t sim_live_streams(void); /* made by the program; default streams are not counted */
+uint64_t sim_host_registrations(void);
+uint64_t sim_host_allocs(void);  /* cuMemHostAlloc and cuMemAllocHost blocks */
+
+/* Mistakes seen: use after free, DMA to memory that is not there, destroyed handles. */
+uint64_t sim_errors(void);
+
+/* Zero the counters (calls, errors, child calls) and clear injected failures. */
+void sim_reset(void);
+
+#endif
