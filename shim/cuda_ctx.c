@@ -19,7 +19,7 @@ TURBO_EXPORT CUresult cuInit(unsigned int flags)
 	CUresult status;
 
 	stats_call(HOOK_cuInit);
-	status = REAL_GET(cuInit)(flags);
+	status = REAL(cuInit)(flags);
 	if (status == CUDA_SUCCESS && !guard_inside()) {
 		guard_enter();
 		life_cuda_ready();
@@ -57,7 +57,7 @@ static void capture_end(CUstream stream, bool per_thread)
 		CUresult status;                                         \
 		stats_call(HOOK_##symbol);                               \
 		capture_begin(stream, per_thread);                       \
-		status = REAL_GET(symbol)(__VA_ARGS__);                  \
+		status = REAL(symbol)(__VA_ARGS__);                  \
 		if (status != CUDA_SUCCESS)                              \
 			capture_end(stream, per_thread);                     \
 		return status;                                           \
@@ -102,7 +102,7 @@ TURBO_EXPORT CUresult cuStreamEndCapture(CUstream stream, CUgraph *graph)
 	CUresult status;
 
 	stats_call(HOOK_cuStreamEndCapture);
-	status = REAL_GET(cuStreamEndCapture)(stream, graph);
+	status = REAL(cuStreamEndCapture)(stream, graph);
 	capture_end(stream, false);
 	return status;
 }
@@ -112,7 +112,7 @@ TURBO_EXPORT CUresult cuStreamEndCapture_ptsz(CUstream stream, CUgraph *graph)
 	CUresult status;
 
 	stats_call(HOOK_cuStreamEndCapture_ptsz);
-	status = REAL_GET(cuStreamEndCapture_ptsz)(stream, graph);
+	status = REAL(cuStreamEndCapture_ptsz)(stream, graph);
 	capture_end(stream, true);
 	return status;
 }
@@ -123,7 +123,7 @@ TURBO_EXPORT CUresult cuStreamDestroy(CUstream stream)
 	CUresult status;
 
 	stats_call(HOOK_cuStreamDestroy);
-	status = REAL_GET(cuStreamDestroy)(stream);
+	status = REAL(cuStreamDestroy)(stream);
 	capture_end(stream, false);
 	return status;
 }
@@ -133,7 +133,7 @@ TURBO_EXPORT CUresult cuStreamDestroy_v2(CUstream stream)
 	CUresult status;
 
 	stats_call(HOOK_cuStreamDestroy_v2);
-	status = REAL_GET(cuStreamDestroy_v2)(stream);
+	status = REAL(cuStreamDestroy_v2)(stream);
 	capture_end(stream, false);
 	return status;
 }
@@ -154,14 +154,14 @@ TURBO_EXPORT CUresult cuCtxDestroy(CUcontext ctx)
 {
 	stats_call(HOOK_cuCtxDestroy);
 	context_gone(ctx, -1);
-	return REAL_GET(cuCtxDestroy)(ctx);
+	return REAL(cuCtxDestroy)(ctx);
 }
 
 TURBO_EXPORT CUresult cuCtxDestroy_v2(CUcontext ctx)
 {
 	stats_call(HOOK_cuCtxDestroy_v2);
 	context_gone(ctx, -1);
-	return REAL_GET(cuCtxDestroy_v2)(ctx);
+	return REAL(cuCtxDestroy_v2)(ctx);
 }
 
 /*
@@ -192,7 +192,7 @@ static void primary_released(CUdevice device, CUresult status)
 	{                                                            \
 		CUresult status;                                         \
 		stats_call(HOOK_##symbol);                               \
-		status = REAL_GET(symbol)(device);                       \
+		status = REAL(symbol)(device);                       \
 		told(device, status);                                    \
 		return status;                                           \
 	}

@@ -13,6 +13,7 @@
 
 #include "guard.h"
 #include "life.h"
+#include "real.h"
 #include "stats.h"
 #include "unwind.h"
 #include "../policy/policy.h"
@@ -21,6 +22,7 @@
 static void (*const child_handlers[])(void) = {
 	life_fork_child,
 	stats_fork_child,
+	real_fork_child,
 	unwind_fork_child,
 	policies_fork_child,
 };
