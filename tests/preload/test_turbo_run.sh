@@ -1,32 +1,27 @@
 #!/bin/bash
 # `turbo run`: CMD's status and environment, refused options, sanitizer runtimes, programs
 # that libturbo cannot be loaded into.
-set -u
-turbo=$BUILD/turbo lib=$(realpath "$BUILD/libturbo.so")
-tmp=$(mktemp -d) || exit 1
-trap 'rm -rf "$tmp"' EXIT
-unset LD_PRELOAD TURBO TURBO_SUMMARY TURBO_RUN TURBO_ENGAGED
-bad=0
+. "$(dirname "$0")/common.sh"
+turbo=$BUILD/turbo lib=$(realpath "$LIBTURBO")
 
 # is WHAT EXPECTED GOT
 is()
 {
 	if [ "$2" = "$3" ]; then
-		echo "ok: $1"
+		ok "$1"
 	else
-		echo "NOT ok: $1: expected '$2', got '$3'"
-		bad=1
+		fail "$1: expected '$2', got '$3'"
 	fi
 }
 
-# status COMMAND...: its status; its output goes to $tmp/out and $tmp/err.
+# status COMMAND...: its status; its output goes to $work/out and $work/err.
 status()
 {
-	"$@" >"$tmp/out" 2>"$tmp/err"
+	"$@" >"$work/out" 2>"$work/err"
 	echo $?
 }
 
-says() { grep -qF -- "$1" "$tmp/err" && echo yes || cat "$tmp/err"; }
+says() { grep -qF -- "$1" "$work/err" && echo yes || cat "$work/err"; }
 
 # ---- the status is CMD's ----
 for code in 0 1 2 77 126 255; do
@@ -36,13 +31,13 @@ is "killed by SIGTERM" 143 "$(status "$turbo" run sh -c 'kill -TERM $$')"
 is "killed by SIGKILL" 137 "$(status "$turbo" run -- sh -c 'kill -KILL $$')"
 is "CMD not found" 127 "$(status "$turbo" run no-such-program-here)"
 is "which is said" yes "$(says 'no-such-program-here')"
-echo data >"$tmp/plain"
-is "CMD not executable" 126 "$(status "$turbo" run "$tmp/plain")"
-is "CMD is a folder" 126 "$(status "$turbo" run "$tmp")"
-printf '#!/no/such/interpreter\n' >"$tmp/script" && chmod +x "$tmp/script"
-is "no interpreter" 127 "$(status "$turbo" run "$tmp/script")"
-printf 'echo "by the shell: $1"\n' >"$tmp/text" && chmod +x "$tmp/text"
-is "a script without #!" "by the shell: x" "$("$turbo" run "$tmp/text" x)"
+echo data >"$work/plain"
+is "CMD not executable" 126 "$(status "$turbo" run "$work/plain")"
+is "CMD is a folder" 126 "$(status "$turbo" run "$work")"
+printf '#!/no/such/interpreter\n' >"$work/script" && chmod +x "$work/script"
+is "no interpreter" 127 "$(status "$turbo" run "$work/script")"
+printf 'echo "by the shell: $1"\n' >"$work/text" && chmod +x "$work/text"
+is "a script without #!" "by the shell: x" "$("$turbo" run "$work/text" x)"
 is "a quiet program stays quiet" "" "$("$turbo" run true 2>&1)"
 is "CMD's own options" "-o a --help" "$("$turbo" run echo -o a --help)"
 
@@ -62,26 +57,26 @@ is "--preset" observe "$("$turbo" run --preset observe printenv TURBO)"
 is "--preset=" max "$("$turbo" run --preset=max printenv TURBO)"
 
 # ---- refused, before CMD starts ----
-is "unknown value" 2 "$(status "$turbo" run -o copy=sideways touch "$tmp/ran")"
+is "unknown value" 2 "$(status "$turbo" run -o copy=sideways touch "$work/ran")"
 is "names the option" yes "$(says TURBO_COPY=sideways)"
 is "and what is allowed" yes "$(says 'off|on|early')"
-is "unknown option" 2 "$(status "$turbo" run -o cpoy=on touch "$tmp/ran")"
+is "unknown option" 2 "$(status "$turbo" run -o cpoy=on touch "$work/ran")"
 is "suggests" yes "$(says 'TURBO_COPY?')"
-is "malformed number" 2 "$(status "$turbo" run -o copy_threads=4x touch "$tmp/ran")"
-is "number out of range" 2 "$(status "$turbo" run -o copy_threads=1000 touch "$tmp/ran")"
-is "unknown preset" 2 "$(status "$turbo" run --preset fast touch "$tmp/ran")"
-is "a mark is no option" 2 "$(status "$turbo" run -o RUN=1 touch "$tmp/ran")"
-is "no value" 2 "$(status "$turbo" run -o copy touch "$tmp/ran")"
-is "no name" 2 "$(status "$turbo" run -o =on touch "$tmp/ran")"
-is "bad environment" 2 "$(TURBO_COPY=maybe status "$turbo" run touch "$tmp/ran")"
-is "unknown name in the environment" 2 "$(TURBO_NO_SUCH=1 status "$turbo" run touch "$tmp/ran")"
+is "malformed number" 2 "$(status "$turbo" run -o copy_threads=4x touch "$work/ran")"
+is "number out of range" 2 "$(status "$turbo" run -o copy_threads=1000 touch "$work/ran")"
+is "unknown preset" 2 "$(status "$turbo" run --preset fast touch "$work/ran")"
+is "a mark is no option" 2 "$(status "$turbo" run -o RUN=1 touch "$work/ran")"
+is "no value" 2 "$(status "$turbo" run -o copy touch "$work/ran")"
+is "no name" 2 "$(status "$turbo" run -o =on touch "$work/ran")"
+is "bad environment" 2 "$(TURBO_COPY=maybe status "$turbo" run touch "$work/ran")"
+is "unknown name in the environment" 2 "$(TURBO_NO_SUCH=1 status "$turbo" run touch "$work/ran")"
 is "but -o mends it" 0 "$(TURBO_COPY=maybe status "$turbo" run -o copy=on true)"
 is "no CMD" 2 "$(status "$turbo" run)"
 is "unknown argument" 2 "$(status "$turbo" run --fast true)"
-is "nothing ran" no "$([ -e "$tmp/ran" ] && echo yes || echo no)"
+is "nothing ran" no "$([ -e "$work/ran" ] && echo yes || echo no)"
 
 # ---- programs that need something else in LD_PRELOAD ----
-cat >"$tmp/status.c" <<'EOF'
+cat >"$work/status.c" <<'EOF'
 #include <stdio.h>
 #include <stdlib.h>
 int main(int argc, char **argv)
@@ -91,24 +86,24 @@ int main(int argc, char **argv)
 }
 EOF
 for san in address thread undefined; do
-	if ! gcc -fsanitize=$san -o "$tmp/$san" "$tmp/status.c" 2>/dev/null || ! "$tmp/$san" >/dev/null 2>&1; then
+	if ! gcc -fsanitize=$san -o "$work/$san" "$work/status.c" 2>/dev/null || ! "$work/$san" >/dev/null 2>&1; then
 		echo "not tried: gcc -fsanitize=$san does not work here"
 		continue
 	fi
-	is "gcc -fsanitize=$san" 5 "$(status "$turbo" run "$tmp/$san" 5)"
-	is "its output" ran "$(cat "$tmp/out")"
-	printf '#!%s\n' "$tmp/$san" >"$tmp/script"
-	is "as an interpreter" 0 "$(status "$turbo" run "$tmp/script")"
+	is "gcc -fsanitize=$san" 5 "$(status "$turbo" run "$work/$san" 5)"
+	is "its output" ran "$(cat "$work/out")"
+	printf '#!%s\n' "$work/$san" >"$work/script"
+	is "as an interpreter" 0 "$(status "$turbo" run "$work/script")"
 done
-if [ -x "$tmp/address" ]; then
-	is "plain LD_PRELOAD would not do" 1 "$(LD_PRELOAD=$lib status "$tmp/address" 5)"
-	printf '#!/usr/bin/env -S A=1 address\n' >"$tmp/script"
-	is "through env" 0 "$(PATH=$tmp:$PATH status "$turbo" run "$tmp/script")"
+if [ -x "$work/address" ]; then
+	is "plain LD_PRELOAD would not do" 1 "$(LD_PRELOAD=$lib status "$work/address" 5)"
+	printf '#!/usr/bin/env -S A=1 address\n' >"$work/script"
+	is "through env" 0 "$(PATH=$work:$PATH status "$turbo" run "$work/script")"
 fi
-if gcc -static -o "$tmp/static" "$tmp/status.c" 2>/dev/null; then
-	is "static program" 9 "$(status "$turbo" run "$tmp/static" 9)"
-	is "is said in one line" 1 "$(grep -c 'cannot be loaded into' "$tmp/err")"
+if gcc -static -o "$work/static" "$work/status.c" 2>/dev/null; then
+	is "static program" 9 "$(status "$turbo" run "$work/static" 9)"
+	is "is said in one line" 1 "$(grep -c 'cannot be loaded into' "$work/err")"
 else
 	echo "not tried: no static libc here"
 fi
-exit $bad
+finish

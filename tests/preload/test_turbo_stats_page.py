@@ -30,7 +30,7 @@ def start_ticks(pid):
         return int(f.read().rpartition(")")[2].split()[19])
 
 
-def page(pid, rows, named, **over):
+def page(of, rows, named, **over):
     """rows: [(name, unit, text, [value of each lane])], `named` of them symbols; `over` replaces header fields."""
     lanes, lane_bytes = 3, (len(rows) * 8 + 63) // 64 * 64
     body = bytearray(lanes * lane_bytes)
@@ -38,7 +38,7 @@ def page(pid, rows, named, **over):
         for lane, value in enumerate(cell[3]):
             struct.pack_into("<Q", body, lane * lane_bytes + 8 * i, value)
     names = "".join(f"{c[0]}\t{c[1]}\t{c[2]}\n" for c in rows).encode("latin-1")
-    h = dict(magic=b"TURBOST1", version=1, pid=pid, start_ns=0, start_ticks=start_ticks(pid), lanes=lanes,
+    h = dict(magic=b"TURBOST1", version=1, pid=of, start_ns=0, start_ticks=start_ticks(of), lanes=lanes,
              cells=len(rows), calls=named, lane_bytes=lane_bytes, lanes_off=HEADER,
              names_off=HEADER + len(body), names_bytes=len(names), engaged=1, request=0,
              version_text=b"9.9.9", command=b"python train.py --name \"a\\b\" \x1b[31mred",

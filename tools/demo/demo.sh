@@ -2,10 +2,11 @@
 # The demo: one training-like program, bare and with libturbo, in turns, on the GPU when
 # there is one and on the simulated machine otherwise. Fails when the results differ.
 #
-# From make: BUILD, TURBO (the command), SIM_DIR (the simulated libcuda.so.1).
+# From make: BUILD, SIM_DIR (the simulated libcuda.so.1).
 # ROUNDS, BATCH_MB and STEPS may be set to change the size of the run.
 set -u
-program=$BUILD/demo/demo
+program=$BUILD/demo/demo turbo=$BUILD/turbo
+unset TURBO # make calls the command so, libturbo its preset
 dir=$(mktemp -d "${TMPDIR:-/tmp}/libturbo-demo.XXXXXX") || exit 1
 trap 'rm -rf "$dir"' EXIT
 
@@ -58,7 +59,7 @@ echo "libturbo demo: $steps steps; $mb MiB a step to the device, $mb MiB back ev
 different=0
 for ((round = 1; round <= rounds; round++)); do
 	one bare env -u LD_PRELOAD
-	one preloaded "$TURBO" run
+	one preloaded "$turbo" run
 	if [ $round = 1 ]; then
 		if [ $machine = gpu ]; then
 			echo "machine: $(value bare machine | cut -d' ' -f2-)"
