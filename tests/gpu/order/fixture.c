@@ -1,0 +1,250 @@
+/*
+ * fixture.c - context, buffers, kernels and checks for the cases.
+ */
+#include "order.h"
+
+#include <pthread.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/mman.h>
+
+#include "tests/gpu/kernels_ptx.h"
+
+#define CHUNK (16 * MIB)
+
+struct order_fixture fx;
+static unsigned char *chunk; /* pinned, so that copies through it are never staged */
+
+const char *order_fail(const char *fmt, ...)
+{
+	static __thread char text[512];
+	va_list ap;
+	va_start(ap, fmt);
+	vsnprintf(text, sizeof(text), fmt, ap);
+	va_end(ap);
+	return text;
+}
+
+const char *order_skip(const char *fmt, ...)
+{
+	static __thread char text[512] = "skip: ";
+	va_list ap;
+	va_start(ap, fmt);
+	vsnprintf(text + 6, sizeof(text) - 6, fmt, ap);
+	va_end(ap);
+	return text;
+}
+
+void order_note(const char *key, const char *value)
+{
+	printf("note %s %s %s\n", order_case_name(), key, value);
+}
+
+void order_note_status(const char *key, CUresult r)
+{
+	order_note(key, r == CUDA_SUCCESS ? "CUDA_SUCCESS" : cuda_dl_error(r));
+}
+
+void order_info(const char *key, double value)
+{
+	printf("info %s %s %.2f\n", order_case_name(), key, value);
+}
+
+static const char *load_kernels(void)
+{
+	TRY(cu.cuModuleLoadData(&fx.module, kernels_ptx));
+	TRY(cu.cuModuleGetFunction(&fx.fill32, fx.module, "fill32"));
+	TRY(cu.cuModuleGetFunction(&fx.add32, fx.module, "add32"));
+	TRY(cu.cuModuleGetFunction(&fx.copy32, fx.module, "copy32"));
+	TRY(cu.cuModuleGetFunction(&fx.spin_us, fx.module, "spin_us"));
+	TRY(cu.cuModuleGetFunction(&fx.spin_flag, fx.module, "spin_flag"));
+	return NULL;
+}
+
+/* The driver may load a kernel at its first launch, and wait for the device to do so: not
+ * something to meet while another kernel spins. */
+static const char *warm_kernels(void)
+{
+	TRY(launch_fill(fx.a, fx.buf, 0, 0));
+	TRY(launch_add(fx.a, fx.buf, 0, 0));
+	TRY(launch_copy(fx.a, fx.buf, fx.buf2, 0));
+	TRY(launch_spin(fx.a, 0));
+	TRY(launch_spin_flag(fx.a, 0));
+	TRY(cu.cuCtxSynchronize());
+	return NULL;
+}
+
+const char *fixture_open(void)
+{
+	TRY(cu.cuDeviceGet(&fx.dev, 0));
+	TRY(cu.cuDevicePrimaryCtxRetain(&fx.ctx, fx.dev));
+	TRY(cu.cuCtxSetCurrent(fx.ctx));
+	STEP(load_kernels());
+	TRY(cu.cuStreamCreate(&fx.a, CU_STREAM_DEFAULT));
+	TRY(cu.cuStreamCreate(&fx.b, CU_STREAM_DEFAULT));
+	TRY(cu.cuStreamCreate(&fx.nb, CU_STREAM_NON_BLOCKING));
+	TRY(cu.cuMemAlloc_v2(&fx.buf, BUF_BYTES));
+	TRY(cu.cuMemAlloc_v2(&fx.buf2, BUF_BYTES));
+	TRY(cu.cuMemHostAlloc((void **)&chunk, CHUNK, 0));
+	TRY(cu.cuMemHostAlloc((void **)&fx.flag, 4096, CU_MEMHOSTALLOC_DEVICEMAP | CU_MEMHOSTALLOC_PORTABLE));
+	TRY(cu.cuMemHostGetDevicePointer_v2(&fx.flag_dev, fx.flag, 0));
+	*fx.flag = 0;
+	return warm_kernels();
+}
+
+/* After a case, failed or not: a context that a case broke or reset answers with errors, which
+ * the next fixture_open meets again if they last. */
+void fixture_close(void)
+{
+	__atomic_store_n(fx.flag, 1, __ATOMIC_RELEASE);
+	cu.cuMemFree_v2(fx.buf);
+	cu.cuMemFree_v2(fx.buf2);
+	cu.cuStreamDestroy_v2(fx.a);
+	cu.cuStreamDestroy_v2(fx.b);
+	cu.cuStreamDestroy_v2(fx.nb);
+	cu.cuModuleUnload(fx.module);
+	cu.cuMemFreeHost(chunk);
+	cu.cuMemFreeHost(fx.flag);
+	cu.cuDevicePrimaryCtxRelease_v2(fx.dev);
+}
+
+static CUresult launch(CUfunction f, CUstream s, bool one_thread, void **args)
+{
+	unsigned blocks = one_thread ? 1 : 256, threads = one_thread ? 1 : 256;
+	return cu.cuLaunchKernel(f, blocks, 1, 1, threads, 1, 1, 0, s, args, NULL);
+}
+
+CUresult launch_fill(CUstream s, CUdeviceptr p, size_t n, uint32_t value)
+{
+	uint64_t words = n;
+	return launch(fx.fill32, s, false, (void *[]){&p, &words, &value});
+}
+
+CUresult launch_add(CUstream s, CUdeviceptr p, size_t n, uint32_t value)
+{
+	uint64_t words = n;
+	return launch(fx.add32, s, false, (void *[]){&p, &words, &value});
+}
+
+CUresult launch_copy(CUstream s, CUdeviceptr dst, CUdeviceptr src, size_t n)
+{
+	uint64_t words = n;
+	return launch(fx.copy32, s, false, (void *[]){&dst, &src, &words});
+}
+
+CUresult launch_spin(CUstream s, unsigned ms)
+{
+	uint64_t us = (uint64_t)ms * 1000;
+	return launch(fx.spin_us, s, true, (void *[]){&us});
+}
+
+CUresult launch_spin_flag(CUstream s, uint32_t value)
+{
+	return launch(fx.spin_flag, s, true, (void *[]){&fx.flag_dev, &value});
+}
+
+const char *device_read(void *to, CUdeviceptr p, size_t n)
+{
+	TRY(cu.cuCtxSynchronize());
+	for (size_t at = 0; at < n; at += CHUNK) {
+		size_t part = n - at < CHUNK ? n - at : CHUNK;
+		TRY(cu.cuMemcpyDtoH_v2(chunk, p + at, part));
+		memcpy((char *)to + at, chunk, part);
+	}
+	return NULL;
+}
+
+const char *device_is_pattern(CUdeviceptr p, size_t n, uint32_t seed)
+{
+	TRY(cu.cuCtxSynchronize());
+	for (size_t at = 0; at < n; at += CHUNK) {
+		size_t part = n - at < CHUNK ? n - at : CHUNK;
+		TRY(cu.cuMemcpyDtoH_v2(chunk, p + at, part));
+		int64_t off = pattern_check_from(chunk, at / 4, part, seed);
+		if (off >= 0)
+			return order_fail("device byte %zu of %zu is wrong", at + (size_t)off, n);
+	}
+	return NULL;
+}
+
+const char *device_is_word(CUdeviceptr p, size_t n, uint32_t word)
+{
+	TRY(cu.cuCtxSynchronize());
+	for (size_t at = 0; at < n; at += CHUNK) {
+		size_t part = n - at < CHUNK ? n - at : CHUNK;
+		TRY(cu.cuMemcpyDtoH_v2(chunk, p + at, part));
+		for (size_t i = 0; i + 4 <= part; i += 4)
+			if (memcmp(chunk + i, &word, 4))
+				return order_fail("device byte %zu of %zu is wrong", at + i, n);
+	}
+	return NULL;
+}
+
+const char *device_write_pattern(CUdeviceptr p, size_t n, uint32_t seed)
+{
+	for (size_t at = 0; at < n; at += CHUNK) {
+		size_t part = n - at < CHUNK ? n - at : CHUNK;
+		pattern_fill_from(chunk, at / 4, part, seed);
+		TRY(cu.cuMemcpyHtoD_v2(p + at, chunk, part));
+	}
+	TRY(cu.cuCtxSynchronize());
+	return NULL;
+}
+
+void *pages_new(size_t n)
+{
+	void *p = mmap(NULL, n, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	return p == MAP_FAILED ? NULL : p;
+}
+
+static void *late_main(void *arg)
+{
+	struct late *l = arg;
+	sleep_ms(LATE_MS);
+	pattern_fill(l->block, l->bytes, l->seed);
+	if (l->raise)
+		__atomic_store_n(fx.flag, 1, __ATOMIC_RELEASE);
+	return NULL;
+}
+
+bool late_start(struct late *l)
+{
+	pthread_t t;
+	if (pthread_create(&t, NULL, late_main, l))
+		return false;
+	l->thread = (unsigned long)t;
+	return true;
+}
+
+void late_join(struct late *l)
+{
+	pthread_join((pthread_t)l->thread, NULL);
+}
+
+static void *flag_timer_main(void *arg)
+{
+	struct flag_timer *t = arg;
+	for (unsigned ms = 0; ms < t->ms && !__atomic_load_n(&t->stopped, __ATOMIC_ACQUIRE); ms += 10)
+		sleep_ms(10);
+	t->fired = !__atomic_load_n(&t->stopped, __ATOMIC_ACQUIRE);
+	__atomic_store_n(fx.flag, 1, __ATOMIC_RELEASE);
+	return NULL;
+}
+
+bool flag_timer_start(struct flag_timer *t, unsigned ms)
+{
+	pthread_t thread;
+	*t = (struct flag_timer){.ms = ms};
+	if (pthread_create(&thread, NULL, flag_timer_main, t))
+		return false;
+	t->thread = (unsigned long)thread;
+	return true;
+}
+
+bool flag_timer_stop(struct flag_timer *t)
+{
+	__atomic_store_n(&t->stopped, 1, __ATOMIC_RELEASE);
+	pthread_join((pthread_t)t->thread, NULL);
+	return t->fired;
+}
