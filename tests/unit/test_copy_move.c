@@ -1,0 +1,102 @@
+/* test_copy_move.c - move_stream copies exactly the bytes it was told to, at any alignment. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+#include <cmocka.h>
+
+#include "policy/copy/move.h"
+
+#define ROOM (72u << 10)
+
+static unsigned char from[ROOM], to[ROOM], want[ROOM];
+
+static void fill(unsigned char *p, size_t n, unsigned seed)
+{
+	for (size_t i = 0; i < n; i++) {
+		seed = seed * 1103515245u + 12345u;
+		p[i] = (unsigned char)(seed >> 16);
+	}
+}
+
+/* Compares 256 bytes around the destination too. */
+static void move_and_check(size_t dst_at, size_t src_at, size_t bytes)
+{
+	size_t low = dst_at - 128, high = dst_at + bytes + 128;
+	memset(to + low, 0xa5, high - low);
+	memset(want + low, 0xa5, high - low);
+	memcpy(want + dst_at, from + src_at, bytes);
+	move_stream(to + dst_at, from + src_at, bytes);
+	if (memcmp(to + low, want + low, high - low) != 0)
+		fail_msg("destination offset %zu, source offset %zu, %zu bytes", dst_at & 63, src_at & 63, bytes);
+}
+
+static size_t aligned(const unsigned char *p)
+{
+	return 256 + (-(uintptr_t)p & 63);
+}
+
+static void every_alignment_and_length(void **state)
+{
+	(void)state;
+	static const unsigned src_offsets[] = {0, 1, 3, 8, 15, 16, 31, 33, 63};
+	fill(from, sizeof(from), 1);
+	for (unsigned d = 0; d < 64; d++)
+		for (size_t s = 0; s < sizeof(src_offsets) / sizeof(src_offsets[0]); s++)
+			for (size_t n = 0; n <= 200; n++)
+				move_and_check(aligned(to) + d, aligned(from) + src_offsets[s], n);
+}
+
+static void every_pair_of_alignments(void **state)
+{
+	(void)state;
+	for (unsigned d = 0; d < 64; d++)
+		for (unsigned s = 0; s < 64; s++)
+			move_and_check(aligned(to) + d, aligned(from) + s, 333);
+}
+
+static void lengths_near_pages(void **state)
+{
+	(void)state;
+	for (size_t n = 4096 - 65; n <= 4096 + 65; n++)
+		move_and_check(aligned(to) + n % 64, aligned(from) + (n * 7) % 64, n);
+	for (size_t n = 65536 - 3; n <= 65536 + 3; n++)
+		move_and_check(aligned(to), aligned(from) + n % 64, n);
+}
+
+/* Neither reads nor writes beyond the last byte: both blocks end at an unmapped page. */
+static void stays_inside_its_pages(void **state)
+{
+	(void)state;
+	size_t page = (size_t)sysconf(_SC_PAGESIZE), bytes = 4 * page;
+	unsigned char *map[2];
+	for (int i = 0; i < 2; i++) {
+		map[i] = mmap(NULL, bytes + page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+		assert_ptr_not_equal(map[i], MAP_FAILED);
+		assert_int_equal(munmap(map[i] + bytes, page), 0);
+	}
+	fill(map[0], bytes, 2);
+	for (size_t n = 0; n < 300; n++) {
+		move_stream(map[1] + bytes - n, map[0] + bytes - n, n);
+		assert_memory_equal(map[1] + bytes - n, map[0] + bytes - n, n);
+	}
+	move_stream(map[1], map[0], bytes);
+	assert_memory_equal(map[1], map[0], bytes);
+	munmap(map[0], bytes);
+	munmap(map[1], bytes);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(every_alignment_and_length),
+		cmocka_unit_test(every_pair_of_alignments),
+		cmocka_unit_test(lengths_near_pages),
+		cmocka_unit_test(stays_inside_its_pages),
+	};
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,248 @@
+/* test_copy_workers.c - chunks are moved once, by workers that park and wake, and by nobody after the end. */
+#include <pthread.h>
+#include <sched.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+#include <cmocka.h>
+
+#include "policy/copy/workers.h"
+
+#define CHUNK ((size_t)12345)
+#define SLOTS 4u
+#define JOBS 32      /* as many as workers.c has */
+#define LIMIT_S 30   /* a chunk that takes so long is lost */
+
+static unsigned repeat = 1; /* TEST_REPEAT: a longer stress */
+
+static double now(void)
+{
+	struct timespec t;
+	clock_gettime(CLOCK_MONOTONIC, &t);
+	return (double)t.tv_sec + (double)t.tv_nsec / 1e9;
+}
+
+static void sleep_us(unsigned us)
+{
+	struct timespec t = {0, (long)us * 1000};
+	nanosleep(&t, NULL);
+}
+
+static unsigned char byte_at(size_t i, unsigned seed)
+{
+	return (unsigned char)(i * 2654435761u >> 8) + (unsigned char)seed;
+}
+
+/* One copy of `chunks` chunks through a job, as h2d.c and d2h.c drive it. */
+struct drive {
+	struct copy_job *job;
+	bool to_device;
+	unsigned chunks;
+	unsigned seed;
+	bool help;          /* the caller moves chunks too */
+	unsigned pause_us;  /* between two chunks: lets the workers park */
+	unsigned char *user;
+	unsigned char (*slot)[CHUNK];
+};
+
+static bool wait_moved(struct drive *d, uint64_t c)
+{
+	double until = now() + LIMIT_S;
+	while (atomic_load_explicit(&d->job->cell[c % SLOTS].moved, memory_order_acquire) != c + 1) {
+		if (d->help && workers_job_help(d->job))
+			continue;
+		if (now() > until)
+			return false;
+		sched_yield();
+	}
+	return true;
+}
+
+/* Before chunk c may be claimed: the cell, and for D2H the bytes that arrived in the slot. */
+static void plan(struct drive *d, uint64_t c)
+{
+	struct copy_cell *cell = &d->job->cell[c % SLOTS];
+	cell->offset = c * CHUNK;
+	cell->bytes = CHUNK;
+	if (!d->to_device)
+		for (size_t i = 0; i < CHUNK; i++)
+			cell->slot[i] = byte_at(c * CHUNK + i, d->seed);
+}
+
+static bool slot_right(const struct drive *d, uint64_t c)
+{
+	for (size_t i = 0; i < CHUNK; i++)
+		if (d->slot[c % SLOTS][i] != byte_at(c * CHUNK + i, d->seed))
+			return false;
+	return true;
+}
+
+static bool run(struct drive *d)
+{
+	struct copy_job *job = d->job;
+	job->to_device = d->to_device;
+	job->host = d->user;
+	job->slots = SLOTS;
+	for (unsigned i = 0; i < SLOTS; i++)
+		job->cell[i].slot = d->slot[i];
+	workers_job_start(job);
+	bool ok = true;
+	uint64_t planned = 0;
+	for (uint64_t c = 0; ok && c < d->chunks; c++) {
+		while (planned < d->chunks && planned < c + SLOTS)
+			plan(d, planned++);
+		if (d->pause_us)
+			sleep_us(d->pause_us);
+		workers_job_allow(job, planned);
+		ok = wait_moved(d, c) && (!d->to_device || slot_right(d, c));
+	}
+	workers_job_end(job);
+	return ok;
+}
+
+static unsigned char *user_new(size_t bytes)
+{
+	unsigned char *p = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	return p == MAP_FAILED ? NULL : p;
+}
+
+/* A whole copy in fresh pages that are unmapped right after the end: a worker that still
+ * touched them would crash. */
+static bool copy_once(bool to_device, unsigned chunks, unsigned seed, bool help, unsigned pause_us)
+{
+	size_t bytes = chunks * CHUNK;
+	struct drive d = {.to_device = to_device, .chunks = chunks, .seed = seed, .help = help,
+					  .pause_us = pause_us, .user = user_new(bytes), .slot = malloc(SLOTS * CHUNK)};
+	double until = now() + LIMIT_S;
+	while (!(d.job = workers_job_get()) && now() < until)
+		sleep_us(50);
+	bool ok = d.job && d.user && d.slot;
+	for (size_t i = 0; ok && to_device && i < bytes; i++)
+		d.user[i] = byte_at(i, seed);
+	ok = ok && run(&d);
+	for (size_t i = 0; ok && !to_device && i < bytes; i++)
+		ok = d.user[i] == byte_at(i, seed);
+	if (d.user)
+		munmap(d.user, bytes);
+	free(d.slot);
+	return ok;
+}
+
+static void both_directions(void **state)
+{
+	(void)state;
+	for (unsigned chunks = 1; chunks <= 3 * SLOTS; chunks++) {
+		assert_true(copy_once(true, chunks, chunks, false, 0));
+		assert_true(copy_once(false, chunks, chunks, false, 0));
+		assert_true(copy_once(true, chunks, chunks, true, 0));
+		assert_true(copy_once(false, chunks, chunks, true, 0));
+	}
+}
+
+/* The caller never helps and rings just when the workers are about to park, or have: a
+ * wake-up that is lost leaves a chunk unmoved for ever. */
+static void no_wake_up_is_lost(void **state)
+{
+	(void)state;
+	for (unsigned i = 0; i < 150 * repeat; i++)
+		assert_true(copy_once(i % 2, 5, i, false, COPY_SPIN_US - 20 + i % 60));
+}
+
+struct caller {
+	pthread_t thread;
+	unsigned number;
+	bool ok;
+};
+
+static void *caller_main(void *arg)
+{
+	struct caller *c = arg;
+	c->ok = true;
+	for (unsigned i = 0; c->ok && i < 30 * repeat; i++)
+		c->ok = copy_once((c->number + i) % 2, 1 + (c->number * 7 + i) % 11, c->number * 1000 + i,
+						  (c->number + i / 2) % 2, i % 5 == 0 ? 80 : 0);
+	return NULL;
+}
+
+static void many_callers(void **state)
+{
+	(void)state;
+	struct caller callers[40]; /* more than there are jobs */
+	for (unsigned i = 0; i < 40; i++) {
+		callers[i].number = i;
+		assert_int_equal(pthread_create(&callers[i].thread, NULL, caller_main, &callers[i]), 0);
+	}
+	unsigned bad = 0;
+	for (unsigned i = 0; i < 40; i++) {
+		pthread_join(callers[i].thread, NULL);
+		bad += !callers[i].ok;
+	}
+	assert_int_equal(bad, 0);
+}
+
+static void jobs_run_out_and_come_back(void **state)
+{
+	(void)state;
+	struct copy_job *held[JOBS];
+	for (int round = 0; round < 3; round++) {
+		for (int i = 0; i < JOBS; i++) {
+			held[i] = workers_job_get();
+			assert_non_null(held[i]);
+			for (int k = 0; k < i; k++)
+				assert_ptr_not_equal(held[i], held[k]);
+		}
+		assert_null(workers_job_get());
+		for (int i = 0; i < JOBS; i++)
+			workers_job_end(held[i]);
+	}
+}
+
+/* No thread survives a fork and no job is held; the child starts its own workers. */
+static void a_child_starts_afresh(void **state)
+{
+	(void)state;
+#if defined(__has_feature)
+#if __has_feature(thread_sanitizer)
+	skip(); /* it refuses new threads in the child of a threaded process */
+#endif
+#endif
+	struct copy_job *held = workers_job_get();
+	assert_non_null(held);
+	pid_t pid = fork();
+	if (pid == 0) {
+		workers_fork_child();
+		bool ok = copy_once(true, 9, 1, false, 0) && copy_once(false, 9, 2, false, 100);
+		for (int i = 0; ok && i < JOBS; i++)
+			ok = workers_job_get() != NULL;
+		_exit(ok ? 0 : 1);
+	}
+	int status = -1;
+	assert_int_equal(waitpid(pid, &status, 0), pid);
+	assert_int_equal(status, 0);
+	workers_job_end(held);
+	assert_true(copy_once(true, 9, 3, false, 0));
+}
+
+int main(void)
+{
+	const char *times = getenv("TEST_REPEAT");
+	if (times && atoi(times) > 0)
+		repeat = (unsigned)atoi(times);
+	workers_wanted = 3;
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(both_directions),
+		cmocka_unit_test(no_wake_up_is_lost),
+		cmocka_unit_test(many_callers),
+		cmocka_unit_test(jobs_run_out_and_come_back),
+		cmocka_unit_test(a_child_starts_afresh),
+	};
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
