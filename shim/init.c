@@ -16,6 +16,7 @@
 #include "guard.h"
 #include "life.h"
 #include "log.h"
+#include "lookup.h"
 #include "options.h"
 #include "stats.h"
 #include "summary.h"
@@ -70,11 +71,13 @@ __attribute__((constructor)) static void turbo_start(void)
 	/* Another user's privileges: nothing in the environment is to be believed. */
 	if (getauxval(AT_SECURE)) {
 		options_parse(secure_env, NULL, NULL);
+		lookup_start(false);
 		errno = saved;
 		return;
 	}
 	read_options();
 	life_start(option_get(OPT_PRESET) != 0, origin || mark_is_set(MARK_ENGAGED));
+	lookup_start(life_active());
 	if (life_active()) {
 		if (origin && !mark_is_set(MARK_ENGAGED))
 			setenv(MARK_ENGAGED, "1", 1);

@@ -13,6 +13,7 @@
 
 #include "elfsym.h"
 #include "log.h"
+#include "lookup.h"
 
 #if __has_include(<libunwind.h>)
 #define UNW_LOCAL_ONLY
@@ -42,17 +43,6 @@ static int state;
 /* Threads inside libunwind; the fork handler must know (relaxed: fork() orders). */
 static int running;
 
-static int find_dlopen(struct elfsym_object *object, unsigned index, void *arg)
-{
-	void **fn = arg;
-
-	(void)index;
-	/* Before glibc 2.34 it lives in libdl; later that is an empty shell. */
-	if (elfsym_is_library(object, "libc.so") || elfsym_is_library(object, "libdl.so"))
-		*fn = elfsym_find(object, "dlopen");
-	return *fn != NULL;
-}
-
 static int find_functions(struct elfsym_object *object, unsigned index, void *arg)
 {
 	const struct link_map *map = arg;
@@ -75,18 +65,13 @@ static int find_functions(struct elfsym_object *object, unsigned index, void *ar
 
 static bool load(void)
 {
-	void *(*real_dlopen)(const char *, int) = NULL;
-	void *handle;
 	int flags = RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE;
+	/* $ORIGIN is the folder of the object that calls, which is libturbo.so, even if its path
+	 * was relative and the program has changed its directory. */
+	void *handle = lookup_real_dlopen("$ORIGIN/libunwind.so.8", flags);
 
-	elfsym_walk(find_dlopen, &real_dlopen);
-	if (!real_dlopen)
-		return false;
-	/* $ORIGIN is the folder of the object that calls, even if its path was relative and the
-	 * program has changed its directory. */
-	handle = real_dlopen("$ORIGIN/libunwind.so.8", flags);
 	if (!handle)
-		handle = real_dlopen("libunwind.so.8", flags);
+		handle = lookup_real_dlopen("libunwind.so.8", flags);
 	/* In glibc a handle is the object's link map. It is never unloaded. */
 	return handle && elfsym_walk(find_functions, handle) == 1;
 }
