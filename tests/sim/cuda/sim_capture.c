@@ -13,4 +13,3 @@ CUresult sim_capture_event_used(struct sim_event *e) { (void)e; return CUDA_ERRO
 void sim_capture_stream_gone(struct sim_stream *s) { (void)s; }
 void sim_capture_forget_event(struct sim_event *e) { (void)e; }
 uintptr_t sim_va_conflict(uintptr_t at, size_t size) { struct sim_range *r = sim_range_overlap(at, size); return r ? r->base + r->size : 0; }
-CUresult sim_kernel_run(struct sim_ctx *ctx, const struct sim_launch *launch) { (void)ctx; (void)launch; return CUDA_ERROR_NOT_SUPPORTED; }

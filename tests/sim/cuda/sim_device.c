@@ -34,6 +34,7 @@ CUresult cuInit(unsigned int flags)
 	if (sim_conf.devices == 0)
 		return CUDA_ERROR_NO_DEVICE;
 	CUresult result = CUDA_SUCCESS;
+	sim_resolve_check_self();
 	sim_lock();
 	for (int i = 0; !sim.inited && i < sim_conf.devices; i++) {
 		sim.dev[i].ordinal = i;

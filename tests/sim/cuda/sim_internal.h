@@ -63,6 +63,7 @@ CUresult sim_enter(struct sim_symbol *symbol);
 struct sim_symbol *sim_symbol_find(const char *name);
 /* Marks this process as the one that owns the driver (cuInit). */
 void sim_entry_mark_process(void);
+void sim_resolve_check_self(void);
 void sim_fail_parse(const char *text); /* SIM_FAIL */
 /* Counts an error and says it on stderr. */
 void sim_complain(const char *fmt, ...) __attribute__((format(printf, 1, 2)));

@@ -1,0 +1,299 @@
+/*
+ * sim_kernel.c - modules, functions, launches, and the kernels that exist.
+ *
+ * Any image loads; a function is found when it is one of the kernels below (their
+ * parameters are documented in rt/simrt.h).
+ */
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "sim_internal.h"
+
+struct sim_kernel {
+	const char *name;
+	const char *params; /* sizes in bytes, a digit each */
+	CUresult (*run)(struct sim_ctx *ctx, const uint64_t *arg);
+};
+
+#define CHUNK 4096
+
+/* A kernel reads or writes memory that the device can reach: not pageable memory. */
+static bool reach(uintptr_t dst, uintptr_t src, uintptr_t device_side, size_t n)
+{
+	sim_lock();
+	bool ok = sim_range_find(device_side) || sim_in_device_space(device_side) || sim_conf.hmm;
+	if (!ok)
+		sim_complain("kernel touches pageable memory at %p", (void *)device_side);
+	sim_unlock();
+	return ok && sim_move(dst, src, n);
+}
+static bool load(void *to, uintptr_t from, size_t n) { return reach((uintptr_t)to, from, from, n); }
+static bool store(uintptr_t to, const void *from, size_t n) { return reach(to, (uintptr_t)from, to, n); }
+
+/* Runs fn over n 32-bit elements of ptr (and of ptr2 when given), in place. */
+static CUresult each32(uintptr_t ptr, uintptr_t ptr2, uint64_t n, uint32_t (*fn)(uint32_t, uint32_t, uint32_t),
+					   uint32_t value)
+{
+	uint32_t a[CHUNK], b[CHUNK];
+	for (uint64_t i = 0; i < n;) {
+		size_t k = n - i < CHUNK ? (size_t)(n - i) : CHUNK;
+		if (!load(a, ptr + i * 4, k * 4) || (ptr2 && !load(b, ptr2 + i * 4, k * 4)))
+			return CUDA_ERROR_ILLEGAL_ADDRESS;
+		for (size_t j = 0; j < k; j++)
+			a[j] = fn(a[j], ptr2 ? b[j] : 0, value);
+		if (!store(ptr + i * 4, a, k * 4))
+			return CUDA_ERROR_ILLEGAL_ADDRESS;
+		i += k;
+	}
+	return CUDA_SUCCESS;
+}
+
+static uint32_t fill(uint32_t a, uint32_t b, uint32_t v) { return (void)a, (void)b, v; }
+static uint32_t add(uint32_t a, uint32_t b, uint32_t v) { return (void)b, a + v; }
+static uint32_t axpy(uint32_t y, uint32_t x, uint32_t a)
+{
+	float fy, fx, fa;
+	memcpy(&fy, &y, 4);
+	memcpy(&fx, &x, 4);
+	memcpy(&fa, &a, 4);
+	fy += fa * fx;
+	memcpy(&y, &fy, 4);
+	return y;
+}
+
+static CUresult k_fill32(struct sim_ctx *ctx, const uint64_t *arg)
+{
+	(void)ctx;
+	return each32(arg[0], 0, arg[1], fill, (uint32_t)arg[2]);
+}
+
+static CUresult k_add32(struct sim_ctx *ctx, const uint64_t *arg)
+{
+	(void)ctx;
+	return each32(arg[0], 0, arg[1], add, (uint32_t)arg[2]);
+}
+
+static CUresult k_saxpy(struct sim_ctx *ctx, const uint64_t *arg) /* y, x, n, a: y += a * x */
+{
+	(void)ctx;
+	return each32(arg[0], arg[1], arg[2], axpy, (uint32_t)arg[3]);
+}
+
+static CUresult k_checksum64(struct sim_ctx *ctx, const uint64_t *arg) /* ptr, bytes, out */
+{
+	(void)ctx;
+	unsigned char bytes[CHUNK];
+	uint64_t sum = 1469598103934665603u;
+	for (uint64_t i = 0; i < arg[1];) {
+		size_t k = arg[1] - i < CHUNK ? (size_t)(arg[1] - i) : CHUNK;
+		if (!load(bytes, arg[0] + i, k))
+			return CUDA_ERROR_ILLEGAL_ADDRESS;
+		for (size_t j = 0; j < k; j++)
+			sum = (sum ^ bytes[j]) * 1099511628211u;
+		i += k;
+	}
+	return store(arg[2], &sum, 8) ? CUDA_SUCCESS : CUDA_ERROR_ILLEGAL_ADDRESS;
+}
+
+static CUresult k_copy(struct sim_ctx *ctx, const uint64_t *arg) /* dst, src, bytes */
+{
+	(void)ctx;
+	unsigned char bytes[CHUNK];
+	for (uint64_t i = 0; i < arg[2];) {
+		size_t k = arg[2] - i < CHUNK ? (size_t)(arg[2] - i) : CHUNK;
+		if (!load(bytes, arg[1] + i, k) || !store(arg[0] + i, bytes, k))
+			return CUDA_ERROR_ILLEGAL_ADDRESS;
+		i += k;
+	}
+	return CUDA_SUCCESS;
+}
+
+static CUresult k_spin_us(struct sim_ctx *ctx, const uint64_t *arg)
+{
+	uint64_t end = sim_now_ns() + arg[0] * 1000;
+	while (sim_now_ns() < end && __atomic_load_n(&ctx->sticky, __ATOMIC_ACQUIRE) == CUDA_SUCCESS)
+		usleep(end - sim_now_ns() > 200000 ? 100 : 10);
+	return CUDA_SUCCESS;
+}
+
+static CUresult k_spin_flag(struct sim_ctx *ctx, const uint64_t *arg)
+{
+	for (uint32_t flag = 0; !flag && __atomic_load_n(&ctx->sticky, __ATOMIC_ACQUIRE) == CUDA_SUCCESS;) {
+		if (!load(&flag, arg[0], 4))
+			return CUDA_ERROR_ILLEGAL_ADDRESS;
+		if (!flag)
+			usleep(20);
+	}
+	return CUDA_SUCCESS;
+}
+
+static CUresult k_empty(struct sim_ctx *ctx, const uint64_t *arg)
+{
+	(void)ctx;
+	(void)arg;
+	return CUDA_SUCCESS;
+}
+
+static CUresult k_trap(struct sim_ctx *ctx, const uint64_t *arg)
+{
+	(void)ctx;
+	(void)arg;
+	return CUDA_ERROR_LAUNCH_FAILED;
+}
+
+static const struct sim_kernel kernels[] = {
+	{"fill32", "884", k_fill32}, {"add32", "884", k_add32},		{"saxpy", "8884", k_saxpy},
+	{"checksum64", "888", k_checksum64}, {"copy", "888", k_copy}, {"spin_us", "8", k_spin_us},
+	{"spin_flag", "8", k_spin_flag}, {"empty", "", k_empty},	{"trap", "", k_trap},
+};
+
+CUresult sim_kernel_run(struct sim_ctx *ctx, const struct sim_launch *launch)
+{
+	return launch->kernel->run(ctx, launch->arg);
+}
+
+/* ---- modules ---- */
+
+#define MODULE_MAGIC 0x646f6d73u
+struct module {
+	uint32_t magic;
+};
+
+static CUresult module_load(CUmodule *out, const void *image)
+{
+	if (!out || !image)
+		return CUDA_ERROR_INVALID_VALUE;
+	struct module *m = calloc(1, sizeof *m);
+	if (!m)
+		return CUDA_ERROR_OUT_OF_MEMORY;
+	m->magic = MODULE_MAGIC;
+	*out = (CUmodule)m;
+	return CUDA_SUCCESS;
+}
+SIM_FN(cuModuleLoadData, S_CTX | S_UNSAFE, (CUmodule *out, const void *image), module_load(out, image))
+
+CUresult cuModuleLoadDataEx(CUmodule *out, const void *image, unsigned int count, CUjit_option *options, void **values)
+{
+	SIM_ENTER(cuModuleLoadDataEx, S_CTX | S_UNSAFE);
+	(void)count;
+	(void)options;
+	(void)values;
+	return module_load(out, image);
+}
+
+CUresult cuModuleUnload(CUmodule module)
+{
+	SIM_ENTER(cuModuleUnload, S_CTX | S_UNSAFE);
+	struct module *m = (struct module *)module;
+	if (!m || m->magic != MODULE_MAGIC)
+		return CUDA_ERROR_INVALID_HANDLE;
+	sim_lock();
+	sim_ctx_drain(sim_current());
+	sim_unlock();
+	m->magic = 0;
+	free(m);
+	return CUDA_SUCCESS;
+}
+
+CUresult cuModuleGetFunction(CUfunction *out, CUmodule module, const char *name)
+{
+	SIM_ENTER(cuModuleGetFunction, S_CTX);
+	const struct module *m = (struct module *)module;
+	if (!out || !name)
+		return CUDA_ERROR_INVALID_VALUE;
+	if (!m || m->magic != MODULE_MAGIC)
+		return CUDA_ERROR_INVALID_HANDLE;
+	for (size_t i = 0; i < sizeof kernels / sizeof kernels[0]; i++) {
+		if (!strcmp(kernels[i].name, name)) {
+			*out = (CUfunction)&kernels[i];
+			return CUDA_SUCCESS;
+		}
+	}
+	return CUDA_ERROR_NOT_FOUND;
+}
+
+/* ---- launches ---- */
+
+static bool is_kernel(const struct sim_kernel *k)
+{
+	return k >= kernels && k < kernels + sizeof kernels / sizeof kernels[0];
+}
+
+/* CU_LAUNCH_PARAM_BUFFER_POINTER ...: parameters packed with their natural alignment. */
+static const unsigned char *packed_params(void **extra)
+{
+	for (int i = 0; extra && extra[i] != CU_LAUNCH_PARAM_END; i += 2)
+		if (extra[i] == CU_LAUNCH_PARAM_BUFFER_POINTER)
+			return extra[i + 1];
+	return NULL;
+}
+
+static bool read_params(struct sim_launch *l, void **params, void **extra)
+{
+	const unsigned char *packed = params ? NULL : packed_params(extra);
+	size_t off = 0;
+	for (int i = 0; l->kernel->params[i]; i++) {
+		size_t size = (size_t)(l->kernel->params[i] - '0');
+		off = (off + size - 1) / size * size;
+		const void *from = params ? params[i] : packed ? packed + off : NULL;
+		if (!from)
+			return false;
+		memcpy(&l->arg[i], from, size);
+		off += size;
+	}
+	return true;
+}
+
+static CUresult launch(bool per_thread, CUfunction f, uint64_t blocks, uint64_t threads, CUstream stream,
+					   void **params, void **extra)
+{
+	struct sim_launch l = {.kernel = (const struct sim_kernel *)f};
+	if (!is_kernel(l.kernel))
+		return CUDA_ERROR_INVALID_HANDLE;
+	if (!blocks || !threads || threads > 1024 || !read_params(&l, params, extra))
+		return CUDA_ERROR_INVALID_VALUE;
+	struct sim_stream *s;
+	sim_lock();
+	CUresult result = sim_stream_get(stream, per_thread, &s);
+	if (result == CUDA_SUCCESS) {
+		struct sim_cmd *cmd = sim_cmd_new(CMD_KERNEL);
+		cmd->launch = l;
+		result = sim_submit(s, cmd, NULL);
+	}
+	sim_unlock();
+	return result;
+}
+
+#define LAUNCH_PARAMS                                                                                  \
+	(CUfunction f, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by, unsigned bz,       \
+	 unsigned shared, CUstream s, void **params, void **extra)
+SIM_TWIN(cuLaunchKernel, _ptsz, S_CTX, LAUNCH_PARAMS, launch, f, (uint64_t)gx *gy *gz,
+		 (uint64_t)bx *by *bz + 0 * shared, s, params, extra)
+
+#define COOPERATIVE_PARAMS                                                                             \
+	(CUfunction f, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by, unsigned bz,       \
+	 unsigned shared, CUstream s, void **params)
+SIM_TWIN(cuLaunchCooperativeKernel, _ptsz, S_CTX, COOPERATIVE_PARAMS, launch, f, (uint64_t)gx *gy *gz,
+		 (uint64_t)bx *by *bz + 0 * shared, s, params, NULL)
+
+static CUresult launch_ex(bool per_thread, const CUlaunchConfig *c, CUfunction f, void **params, void **extra)
+{
+	if (!c)
+		return CUDA_ERROR_INVALID_VALUE;
+	return launch(per_thread, f, (uint64_t)c->gridDimX * c->gridDimY * c->gridDimZ,
+				  (uint64_t)c->blockDimX * c->blockDimY * c->blockDimZ, c->hStream, params, extra);
+}
+SIM_TWIN(cuLaunchKernelEx, _ptsz, S_CTX, (const CUlaunchConfig *c, CUfunction f, void **params, void **extra),
+		 launch_ex, c, f, params, extra)
+
+CUresult cuFuncGetAttribute(int *value, CUfunction_attribute which, CUfunction f)
+{
+	SIM_ENTER(cuFuncGetAttribute, S_CTX);
+	if (!value || which < 0 || which >= CU_FUNC_ATTRIBUTE_MAX)
+		return CUDA_ERROR_INVALID_VALUE;
+	if (!is_kernel((const struct sim_kernel *)f))
+		return CUDA_ERROR_INVALID_HANDLE;
+	*value = which == CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK ? 1024 : 0;
+	return CUDA_SUCCESS;
+}
