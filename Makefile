@@ -97,6 +97,7 @@ LIB_INC := -Ishim -I. -I$(GEN) -Ipolicy
 # With this macro cuda.h declares every symbol under its true name (cuMemcpyHtoD_v2 ...).
 LIB_CFLAGS := $(BASE_CFLAGS) $(PIC) $(LIB_INC) -D__CUDA_API_VERSION_INTERNAL= $(CUDA_INC)
 TEST_CFLAGS := $(BASE_CFLAGS) -Itests -Itests/sim -Itests/sim/cuda -Itests/sim/rt -I. -I$(GEN) $(CUDA_INC)
+UNIT_CFLAGS := $(BASE_CFLAGS) $(LIB_INC) -Itests -D__CUDA_API_VERSION_INTERNAL= $(CUDA_INC)
 SIM_CFLAGS := $(BASE_CFLAGS) -fPIC -Itests/sim -Itests/sim/cuda -Itests/sim/rt -I. -I$(GEN) $(CUDA_INC)
 
 LIB_LDFLAGS := -shared -pthread -Wl,-soname,libturbo.so -Wl,-Bsymbolic-functions -Wl,--gc-sections \
@@ -125,13 +126,32 @@ SIM_CUDA := $(if $(SIM_CUDA_O),$(SIM_DIR)/libcuda.so.1)
 SIM_RT := $(if $(SIM_RT_O),$(SIM_DIR)/libsimrt.so $(SIM_DIR)/libsimrt.a)
 SIM := $(SIM_CUDA) $(SIM_RT)
 
-progs = $(patsubst %.c,$(BUILD)/%,$(wildcard $(1)))
-UNIT_TESTS := $(call progs,tests/unit/test_*.c)
-SIM_TESTS := $(if $(SIM_CUDA_O),$(call progs,tests/sim/test_*.c))
-PRELOAD_PROGS := $(call progs,tests/preload/*.c)
-GPU_PROGS := $(call progs,tests/gpu/*.c)
-DEMO_PROGS := $(patsubst tools/%.c,$(BUILD)/%,$(wildcard tools/demo/*.c))
-BENCH_PROGS := $(patsubst tools/%.c,$(BUILD)/%,$(wildcard tools/bench/*.c))
+# A program is a file with a main(), together with the files named after it (copy_bench.c and
+# copy_bench_*.c), or a directory below tests/gpu with a main.c, and the common/ of its suite.
+obj = $(patsubst %.c,$(OBJ)/%.o,$(1))
+mains = $(if $(wildcard $(1)),$(shell grep -lw 'int main' $(wildcard $(1)) /dev/null))
+UNIT_C := $(call mains,tests/unit/*.c)
+SIM_C := $(call mains,tests/sim/*.c)
+PRELOAD_C := $(call mains,tests/preload/*.c)
+GPU_C := $(call mains,tests/gpu/*.c) $(wildcard tests/gpu/*/main.c)
+DEMO_C := $(call mains,tools/demo/*.c)
+BENCH_C := $(call mains,tools/bench/*.c tools/bench/*/*.c)
+MAIN_C := $(UNIT_C) $(SIM_C) $(PRELOAD_C) $(GPU_C) $(DEMO_C) $(BENCH_C)
+
+# tests/unit/x.c -> $(BUILD)/tests/unit/x, tests/gpu/x/main.c -> $(BUILD)/tests/gpu/x,
+# tools/demo/x.c -> $(BUILD)/demo/x, tools/bench/gpu/x.c -> $(BUILD)/bench/gpu/x
+progs = $(patsubst tools/%,$(BUILD)/%,$(patsubst tests/%,$(BUILD)/tests/%,$(patsubst %/main,%,$(1:.c=))))
+UNIT_TESTS := $(call progs,$(UNIT_C))
+SIM_TESTS := $(call progs,$(SIM_C))
+PRELOAD_PROGS := $(call progs,$(PRELOAD_C))
+GPU_PROGS := $(call progs,$(GPU_C))
+DEMO_PROGS := $(call progs,$(DEMO_C))
+BENCH_PROGS := $(call progs,$(BENCH_C))
+
+# $(1): source with the main()
+parts = $(if $(filter %/main.c,$(1)),$(wildcard $(dir $(1))*.c),$(1) $(filter-out $(MAIN_C),$(wildcard $(1:.c=_*.c)))) \
+	$(wildcard $(if $(filter tests/gpu/% tools/bench/gpu/% tests/preload/%,$(1)),tests/gpu/common/*.c) \
+	$(if $(filter tests/gpu/%,$(1)),,$(dir $(1))common/*.c))
 
 .DELETE_ON_ERROR:
 .SECONDARY:
@@ -156,12 +176,24 @@ what_exports.map := map
 $(GENERATED): $(GEN)/%: shim/hooks.awk shim/hooks.def
 	$(call say,GEN,$@)
 	@mkdir -p $(@D)
-	$(Q)awk -f shim/hooks.awk -v what=$(what_$*) shim/hooks.def > $@
+	$(Q)LC_ALL=C awk -f shim/hooks.awk -v what=$(what_$*) shim/hooks.def > $@
+
+# Every function of the installed headers must have a row in hooks.def; an unlisted one stops
+# the build with its name.
+HOOKS_OK := $(if $(GENERATED),$(if $(wildcard tests/check_hooks.sh),$(GEN)/hooks.ok))
+$(HOOKS_OK): tests/check_hooks.sh tests/check_hooks.awk shim/hooks.def shim/hooks.awk $(CUDA_MK) $(CUDA_H) $(NCCL_H)
+	$(call say,CHECK,shim/hooks.def)
+	$(Q)CC='$(CC)' CUDA_INC='$(CUDA_INC)' CUDA_H='$(CUDA_H)' NCCL_H='$(NCCL_H)' CUPTI_H='$(CUPTI_H)' \
+		timeout 60 sh tests/check_hooks.sh && touch $@
 
 # ---- objects ------------------------------------------------------------------------
 
-$(LIB_O) $(TOOL_O): FLAGS = $(LIB_CFLAGS)
-$(SIM_CUDA_O) $(SIM_RT_O): FLAGS = $(SIM_CFLAGS)
+# The most specific pattern wins.
+$(OBJ)/%.o: FLAGS = $(LIB_CFLAGS)
+$(OBJ)/tests/%.o $(OBJ)/tools/%.o: FLAGS = $(TEST_CFLAGS)
+$(OBJ)/tests/unit/%.o: FLAGS = $(UNIT_CFLAGS)
+$(OBJ)/tests/sim/cuda/%.o $(OBJ)/tests/sim/rt/%.o: FLAGS = $(SIM_CFLAGS)
+$(OBJ)/tools/turbo/%.o: FLAGS = $(LIB_CFLAGS)
 
 $(OBJ)/gen/%.o: $(GEN)/%.S | $(GENERATED)
 	$(call say,AS,$@)
@@ -180,7 +212,7 @@ $(OBJ)/%.o: %.S | $(GENERATED)
 
 # ---- products -----------------------------------------------------------------------
 
-$(LIBTURBO): $(LIB_O) $(filter %.map,$(GENERATED))
+$(LIBTURBO): $(LIB_O) $(filter %.map,$(GENERATED)) $(HOOKS_OK)
 	$(call say,LD,$@)
 	$(Q)$(CC) $(LIB_LDFLAGS) $(LDFLAGS) -o $@ $(LIB_O)
 
@@ -215,43 +247,35 @@ $(SIM_DIR)/libsimrt.a: $(SIM_RT_O)
 
 # ---- test, demo and benchmark programs ----------------------------------------------
 
-# A program asks for libraries in its first line: `LINK: cuda` for the simulated driver,
-# `LINK: simrt` for the tiny runtime (static); cmocka is linked where it is included.
-first_line = sed -n '1{/LINK:.*$(1)/s|.*|$(2)|p}' $<
+# A program asks for libraries in its first line: `LINK: cuda` for libcuda.so.1 (linked with
+# the simulator's), `LINK: simrt` for the tiny runtime; cmocka is linked where it is included.
+MAIN = $(firstword $(SOURCES))
+first_line = sed -n '1{/LINK:.*$(1)/s|.*|$(2)|p}' $(MAIN)
 link_cuda = $$($(call first_line,cuda,-L$(SIM_DIR) -lcuda))
 link_simrt = $$($(call first_line,simrt,$(SIM_DIR)/libsimrt.a))
-link_cmocka = $$(grep -q '<cmocka.h>' $< && echo -lcmocka)
-# Sources shared by the programs of one directory.
-common = $(wildcard tests/$(1)/common/*.c)
-depfile = $(patsubst $(BUILD)/%,$(OBJ)/%,$@).d
+link_cmocka = $$(cat $(SOURCES) | grep -q '<cmocka.h>' && echo -lcmocka)
 
-define link_program
-	$(call say,LD,$@)
-	@mkdir -p $(@D) $(dir $(depfile))
-	$(Q)$(CC) $(FLAGS) -MMD -MP -MF $(depfile) -o $@ $(filter %.c,$^) $(filter %.a,$^) \
-		$(if $(ALWAYS_CUDA),-L$(SIM_DIR) -lcuda,$(link_simrt) $(link_cuda)) $(link_cmocka) $(LDLIBS)
+define program
+$(call progs,$(1)): SOURCES = $(call parts,$(1))
+$(call progs,$(1)): $(call obj,$(call parts,$(1)))
 endef
+$(foreach main,$(MAIN_C),$(eval $(call program,$(main))))
 
-TEST_PROGS := $(SIM_TESTS) $(PRELOAD_PROGS) $(GPU_PROGS) $(DEMO_PROGS) $(BENCH_PROGS)
-$(TEST_PROGS): FLAGS = $(TEST_CFLAGS)
-$(UNIT_TESTS): FLAGS = $(BASE_CFLAGS) $(LIB_INC) -Itests -D__CUDA_API_VERSION_INTERNAL= $(CUDA_INC)
-$(SIM_TESTS): ALWAYS_CUDA = 1
+# muldefs: a unit test may put a function or a table of its own in place of the library's.
+$(UNIT_TESTS): $(ARCHIVE)
+	$(call say,LD,$@)
+	@mkdir -p $(@D)
+	$(Q)$(CC) -pthread $(SAN_FLAGS) -Wl,-z,muldefs -o $@ $(filter %.o,$^) $(ARCHIVE) $(link_cmocka) $(LDLIBS)
 
-$(UNIT_TESTS): $(BUILD)/tests/unit/%: tests/unit/%.c $(ARCHIVE) $(call common,unit) | $(GENERATED)
-	$(link_program)
+$(SIM_TESTS): $(SIM)
+	$(call say,LD,$@)
+	@mkdir -p $(@D)
+	$(Q)$(CC) -pthread $(SAN_FLAGS) -o $@ $(filter %.o,$^) $(filter %.a,$(SIM)) -L$(SIM_DIR) -lcuda $(link_cmocka) $(LDLIBS)
 
-$(SIM_TESTS): $(BUILD)/tests/sim/%: tests/sim/%.c $(SIM) $(call common,sim) | $(GENERATED)
-	$(link_program)
-
-$(PRELOAD_PROGS): $(BUILD)/tests/preload/%: tests/preload/%.c $(call common,preload) | $(SIM) $(GENERATED)
-	$(link_program)
-
-# Linked with the simulator's libcuda.so.1, run with the installed one.
-$(GPU_PROGS): $(BUILD)/tests/gpu/%: tests/gpu/%.c $(call common,gpu) | $(SIM) $(GENERATED)
-	$(link_program)
-
-$(DEMO_PROGS) $(BENCH_PROGS): $(BUILD)/%: tools/%.c | $(SIM) $(GENERATED)
-	$(link_program)
+$(PRELOAD_PROGS) $(GPU_PROGS) $(DEMO_PROGS) $(BENCH_PROGS): $(SIM)
+	$(call say,LD,$@)
+	@mkdir -p $(@D)
+	$(Q)$(CC) -pthread $(SAN_FLAGS) -o $@ $(filter %.o,$^) $(link_simrt) $(link_cuda) $(link_cmocka) $(LDLIBS)
 
 # ---- tests --------------------------------------------------------------------------
 
