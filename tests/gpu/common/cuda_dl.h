@@ -35,7 +35,12 @@
 	X(cuIpcGetEventHandle) X(cuIpcOpenEventHandle) X(cuStreamGetId) \
 	X(cuModuleLoadData) X(cuModuleUnload) X(cuModuleGetFunction) X(cuLaunchKernel) X(cuLaunchKernel_ptsz) \
 	X(cuLaunchHostFunc) X(cuGraphInstantiateWithFlags) X(cuGraphLaunch) X(cuGraphExecDestroy) \
-	X(cuGraphDestroy)
+	X(cuGraphDestroy) X(cuGetProcAddress_v2) X(cuCtxPushCurrent_v2) X(cuCtxPopCurrent_v2) \
+	X(cuCtxEnablePeerAccess) X(cuMemAllocHost_v2) X(cuMemcpyPeer) X(cuMemcpyPeerAsync) X(cuMemcpy2D_v2) \
+	X(cuMemsetD32Async) X(cuStreamAddCallback) X(cuStreamWriteValue32_v2) X(cuStreamWaitEvent_ptsz) \
+	X(cuStreamQuery_ptsz) X(cuStreamGetCtx) X(cuEventRecord_ptsz) X(cuLaunchHostFunc_ptsz) \
+	X(cuStreamBeginCapture) X(cuStreamBeginCapture_v2_ptsz) X(cuStreamEndCapture_ptsz) \
+	X(cuDevicePrimaryCtxGetState)
 /* clang-format on */
 
 struct cuda_dl {

@@ -109,6 +109,21 @@ static int run_cases(int argc, char **argv)
 	return failed ? 1 : 0;
 }
 
+/* With libturbo.so preloaded by the test runner: its counters of this process, as one line. */
+static void print_stats(void)
+{
+	const char *turbo = getenv("GPU_TEST_TURBO");
+	char command[8192], line[65536];
+	if (!turbo || !getenv("LD_PRELOAD"))
+		return;
+	snprintf(command, sizeof(command), "env -u LD_PRELOAD '%s' stats %d --json", turbo, (int)getpid());
+	FILE *f = popen(command, "r");
+	if (f && fgets(line, sizeof(line), f))
+		printf("stats %s", line);
+	if (f)
+		pclose(f);
+}
+
 static int usage(void)
 {
 	fputs("usage: order_check [--list] [--seed N] [--timeout S] [--huge] [CASE]...\n", stderr);
@@ -152,5 +167,7 @@ int main(int argc, char **argv)
 	pthread_t watchdog;
 	if (pthread_create(&watchdog, NULL, watchdog_main, NULL))
 		return 1;
-	return run_cases(argc - i, argv + i);
+	int failed = run_cases(argc - i, argv + i);
+	print_stats();
+	return failed;
 }

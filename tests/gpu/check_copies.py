@@ -1,0 +1,77 @@
+"""The cases of order_check, bare and preloaded, and their notes compared."""
+import harness as h
+
+# Options of the second preloaded run: what the defaults leave untested.
+VERIFY = {"TURBO_VERIFY": "1", "TURBO_COPY_THREADS": "2", "TURBO_COPY_RING_MB": "8", "TURBO_COPY_MIN_KB": "64"}
+
+
+def parse(text):
+    """(case -> (word, reason), notes, staged copies) of an order_check run."""
+    cases, notes = {}, []
+    for line in text.splitlines():
+        word, _, rest = line.partition(" ")
+        if word in ("ok", "skip", "FAIL"):
+            name, _, reason = rest.partition(" ")
+            cases[name.rstrip(":")] = (word, reason)
+        elif word == "note":
+            notes.append(rest)
+    return cases, notes, h.json_line(text, "stats")
+
+
+def run(mode, extra=None, args=()):
+    p = h.run([h.program("order_check"), *args], mode, extra, limit=240)
+    if p.status not in (0, 1):
+        raise RuntimeError("%s: %s\n%s" % (mode, p.why(), "\n".join(p.out.splitlines()[-8:])))
+    return p, parse(p.out)
+
+
+def problems_of(mode, cases):
+    return ["%s %s: %s" % (mode, name, reason) for name, (word, reason) in cases.items() if word == "FAIL"]
+
+
+def check_stats(stats, details, problems):
+    """The preloaded run must have staged, and nothing may have gone wrong inside."""
+    if not stats:
+        problems.append("preloaded: turbo stats found nothing of the process: was anything staged?")
+        return
+    c = stats["counters"]
+    staged = c["copy.h2d.staged"] + c["copy.d2h.staged"]
+    details["figures"]["counters"] = c
+    details["lines"].append("staged %d copies, %d verified, %d errors inside" %
+                            (staged, c.get("copy.verified", 0), c.get("errors", 0)))
+    if staged < 100:
+        problems.append("only %d copies were staged: the cases did not test staging" % staged)
+    if c.get("copy.mismatch"):
+        problems.append("TURBO_VERIFY saw %d differences" % c["copy.mismatch"])
+
+
+def compare_notes(bare, preloaded):
+    lines = ["bare: %s" % n for n in bare if n not in preloaded]
+    return lines + ["preloaded: %s" % n for n in preloaded if n not in bare]
+
+
+def order(details):
+    bare, (bare_cases, bare_notes, _) = run(h.BARE, args=["--huge"])
+    loaded, (cases, notes, stats) = run(h.PRELOADED, args=["--huge"])
+    details["output"] = "== bare\n%s\n== preloaded\n%s\n%s" % (bare.out, loaded.out, loaded.err)
+    details["lines"].append("%d cases; bare %.0f s, preloaded %.0f s" % (len(cases), bare.seconds, loaded.seconds))
+    for name, (word, reason) in cases.items():
+        if word == "skip":
+            details["lines"].append("not tested here: %s: %s" % (name, reason))
+    problems = problems_of("bare", bare_cases) + problems_of("preloaded", cases)
+    problems += compare_notes(bare_notes, notes)
+    if set(cases) != set(bare_cases):
+        problems.append("the two runs did not run the same cases")
+    check_stats(stats, details, problems)
+    return problems
+
+
+def order_verify(details):
+    """Few threads, a small ring, a low limit, and every staged copy re-read."""
+    loaded, (cases, _, stats) = run(h.PRELOADED, VERIFY)
+    details["output"] = loaded.out + loaded.err
+    problems = problems_of("preloaded", cases)
+    check_stats(stats, details, problems)
+    if stats and not stats["counters"].get("copy.verified"):
+        problems.append("TURBO_VERIFY=1 verified nothing")
+    return problems
