@@ -1,0 +1,156 @@
+/*
+ * sim_pointer.c - cuPointerGetAttribute(s): what the driver says about an address.
+ */
+#include <string.h>
+
+#include "sim_internal.h"
+
+static size_t attribute_size(CUpointer_attribute which)
+{
+	switch (which) {
+	case CU_POINTER_ATTRIBUTE_CONTEXT:
+	case CU_POINTER_ATTRIBUTE_DEVICE_POINTER:
+	case CU_POINTER_ATTRIBUTE_HOST_POINTER:
+	case CU_POINTER_ATTRIBUTE_BUFFER_ID:
+	case CU_POINTER_ATTRIBUTE_RANGE_START_ADDR:
+	case CU_POINTER_ATTRIBUTE_RANGE_SIZE:
+	case CU_POINTER_ATTRIBUTE_ALLOWED_HANDLE_TYPES:
+	case CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE:
+	case CU_POINTER_ATTRIBUTE_MAPPING_BASE_ADDR:
+	case CU_POINTER_ATTRIBUTE_MAPPING_SIZE:
+	case CU_POINTER_ATTRIBUTE_MEMORY_BLOCK_ID:
+		return 8;
+	case CU_POINTER_ATTRIBUTE_P2P_TOKENS:
+		return sizeof(CUDA_POINTER_ATTRIBUTE_P2P_TOKENS);
+	case CU_POINTER_ATTRIBUTE_MEMORY_TYPE:
+	case CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL:
+	case CU_POINTER_ATTRIBUTE_ACCESS_FLAGS:
+		return 4;
+	/* The documentation says bool; drivers have written four bytes, programs pass int. */
+	case CU_POINTER_ATTRIBUTE_IS_MANAGED:
+	case CU_POINTER_ATTRIBUTE_SYNC_MEMOPS:
+	case CU_POINTER_ATTRIBUTE_MAPPED:
+	case CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE:
+	case CU_POINTER_ATTRIBUTE_IS_GPU_DIRECT_RDMA_CAPABLE:
+		return 4;
+	default:
+		return 0;
+	}
+}
+
+static bool device_kind(const struct sim_range *r) { return sim_kind_device(r->kind) || r->kind == MEM_MANAGED; }
+
+/* Value of one attribute of a known address; false: it has none. */
+static bool attribute(const struct sim_range *r, uintptr_t ptr, CUpointer_attribute which, uint64_t *value)
+{
+	bool vmm = r->kind == MEM_VMM;
+	switch (which) {
+	case CU_POINTER_ATTRIBUTE_CONTEXT:
+		*value = vmm || r->async ? 0 : (uintptr_t)r->ctx; /* VMM and pool memory belong to no context */
+		return true;
+	case CU_POINTER_ATTRIBUTE_MEMORY_TYPE:
+		*value = device_kind(r) ? CU_MEMORYTYPE_DEVICE : CU_MEMORYTYPE_HOST;
+		return true;
+	case CU_POINTER_ATTRIBUTE_DEVICE_POINTER:
+		*value = ptr;
+		return true;
+	case CU_POINTER_ATTRIBUTE_HOST_POINTER:
+		*value = ptr;
+		return !sim_kind_device(r->kind);
+	case CU_POINTER_ATTRIBUTE_BUFFER_ID:
+	case CU_POINTER_ATTRIBUTE_MEMORY_BLOCK_ID:
+		*value = r->id;
+		return true;
+	case CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL:
+		*value = (uint64_t)r->dev->ordinal;
+		return true;
+	case CU_POINTER_ATTRIBUTE_IS_MANAGED:
+		*value = r->kind == MEM_MANAGED;
+		return true;
+	case CU_POINTER_ATTRIBUTE_RANGE_START_ADDR:
+		*value = vmm ? r->va_base : r->base;
+		return true;
+	case CU_POINTER_ATTRIBUTE_RANGE_SIZE:
+		*value = vmm ? r->va_size : r->size;
+		return true;
+	case CU_POINTER_ATTRIBUTE_MAPPED:
+		*value = 1;
+		return true;
+	case CU_POINTER_ATTRIBUTE_MAPPING_BASE_ADDR:
+		*value = r->base;
+		return true;
+	case CU_POINTER_ATTRIBUTE_MAPPING_SIZE:
+		*value = r->size;
+		return true;
+	case CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE:
+		*value = r->kind == MEM_DEVICE && !r->async;
+		return true;
+	case CU_POINTER_ATTRIBUTE_IS_GPU_DIRECT_RDMA_CAPABLE:
+		*value = sim_kind_device(r->kind);
+		return true;
+	case CU_POINTER_ATTRIBUTE_ACCESS_FLAGS:
+		*value = CU_POINTER_ATTRIBUTE_ACCESS_FLAG_READWRITE;
+		return sim_kind_device(r->kind);
+	case CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE:
+		*value = (uintptr_t)r->pool;
+		return true;
+	case CU_POINTER_ATTRIBUTE_SYNC_MEMOPS:
+	case CU_POINTER_ATTRIBUTE_ALLOWED_HANDLE_TYPES:
+		*value = 0;
+		return true;
+	default:
+		return false;
+	}
+}
+
+CUresult cuPointerGetAttribute(void *data, CUpointer_attribute which, CUdeviceptr ptr)
+{
+	SIM_ENTER(cuPointerGetAttribute, S_CTX);
+	size_t size = attribute_size(which);
+	if (!data || !size)
+		return CUDA_ERROR_INVALID_VALUE;
+	uint64_t value = 0;
+	sim_lock();
+	struct sim_range *r = sim_range_find(ptr);
+	bool known = r && attribute(r, ptr, which, &value);
+	sim_unlock();
+	if (!known)
+		return CUDA_ERROR_INVALID_VALUE;
+	memcpy(data, &value, size < 8 ? size : 8);
+	return CUDA_SUCCESS;
+}
+
+/* Unlike the singular call an unknown address is no error: every answer is zero. */
+CUresult cuPointerGetAttributes(unsigned int count, CUpointer_attribute *which, void **data, CUdeviceptr ptr)
+{
+	SIM_ENTER(cuPointerGetAttributes, S_CTX);
+	if (!count || !which || !data)
+		return CUDA_ERROR_INVALID_VALUE;
+	for (unsigned i = 0; i < count; i++)
+		if (!attribute_size(which[i]) || which[i] == CU_POINTER_ATTRIBUTE_P2P_TOKENS)
+			return CUDA_ERROR_INVALID_VALUE;
+	sim_lock();
+	struct sim_range *r = sim_range_find(ptr);
+	for (unsigned i = 0; i < count; i++) {
+		uint64_t value = 0;
+		if (which[i] == CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL && !r)
+			value = (uint32_t)CU_DEVICE_INVALID;
+		if (r && !attribute(r, ptr, which[i], &value))
+			value = 0;
+		memcpy(data[i], &value, attribute_size(which[i]));
+	}
+	sim_unlock();
+	return CUDA_SUCCESS;
+}
+
+CUresult cuPointerSetAttribute(const void *value, CUpointer_attribute which, CUdeviceptr ptr)
+{
+	SIM_ENTER(cuPointerSetAttribute, S_CTX);
+	if (!value || which != CU_POINTER_ATTRIBUTE_SYNC_MEMOPS)
+		return CUDA_ERROR_INVALID_VALUE;
+	sim_lock();
+	struct sim_range *r = sim_range_find(ptr);
+	bool device = r && sim_kind_device(r->kind);
+	sim_unlock();
+	return device ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+}
