@@ -1,16 +1,16 @@
 /*
  * kernels_ptx.h - the kernels of the test and benchmark programs, as PTX.
  *
- * PTX, so that no compiler is needed where the tests run and so that a simulated
- * driver can find the kernels by their entry names. All of them work with any
- * grid (grid-stride loops); the spinning ones are launched with one thread.
+ * PTX, so that no compiler is needed where the tests run. The simulated driver has the same
+ * kernels under the same names (tests/sim/cuda/sim_kernel.c); any grid will do.
  *
- *   fill32(u64 p, u64 n, u32 v)        p[i] = v                     32-bit words
+ *   fill32(u64 p, u64 n, u32 v)        p[i] = v, n 32-bit words
  *   add32(u64 p, u64 n, u32 v)         p[i] += v
- *   copy32(u64 dst, u64 src, u64 n)    dst[i] = src[i]
- *   checksum64(u64 p, u64 n, u64 out)  *out += sum of p[i]          p 32-bit, out 64-bit
+ *   copy(u64 dst, u64 src, u64 bytes)
+ *   checksum64(u64 p, u64 bytes, u64 out)  *out = FNV-1a, 64 bits; one thread works, so
+ *                                      for small blocks
  *   spin_us(u64 us)                    busy for that long
- *   spin_flag(u64 flag, u32 v)         busy until *flag == v (volatile, system scope)
+ *   spin_flag(u64 flag)                busy until the 32-bit *flag is not 0
  */
 #ifndef TURBO_TEST_KERNELS_PTX_H
 #define TURBO_TEST_KERNELS_PTX_H
@@ -71,20 +71,19 @@ static const char kernels_ptx[] =
 	"ret;\n"
 	"}\n"
 
-	".visible .entry copy32(.param .u64 copy32_dst, .param .u64 copy32_src, .param .u64 copy32_n)\n"
+	".visible .entry copy(.param .u64 copy_dst, .param .u64 copy_src, .param .u64 copy_n)\n"
 	"{\n" KERNELS_PTX_REGS
-	"ld.param.u64 %rd3, [copy32_dst];\n"
-	"ld.param.u64 %rd7, [copy32_src];\n"
-	"ld.param.u64 %rd4, [copy32_n];\n"
+	"ld.param.u64 %rd3, [copy_dst];\n"
+	"ld.param.u64 %rd7, [copy_src];\n"
+	"ld.param.u64 %rd4, [copy_n];\n"
 	KERNELS_PTX_INDEX
 	"LOOP:\n"
 	"setp.ge.u64 %p1, %rd1, %rd4;\n"
 	"@%p1 bra DONE;\n"
-	"shl.b64 %rd5, %rd1, 2;\n"
-	"add.u64 %rd6, %rd7, %rd5;\n"
-	"ld.global.u32 %r7, [%rd6];\n"
-	"add.u64 %rd6, %rd3, %rd5;\n"
-	"st.global.u32 [%rd6], %r7;\n"
+	"add.u64 %rd6, %rd7, %rd1;\n"
+	"ld.global.u8 %r7, [%rd6];\n"
+	"add.u64 %rd6, %rd3, %rd1;\n"
+	"st.global.u8 [%rd6], %r7;\n"
 	"add.u64 %rd1, %rd1, %rd2;\n"
 	"bra LOOP;\n"
 	"DONE:\n"
@@ -97,20 +96,22 @@ static const char kernels_ptx[] =
 	"ld.param.u64 %rd3, [checksum64_p];\n"
 	"ld.param.u64 %rd4, [checksum64_n];\n"
 	"ld.param.u64 %rd7, [checksum64_out];\n"
-	"mov.u64 %rd8, 0;\n"
 	KERNELS_PTX_INDEX
+	"setp.ne.u64 %p1, %rd1, 0;\n"
+	"@%p1 bra RETURN;\n"
+	"mov.u64 %rd8, 1469598103934665603;\n"
 	"LOOP:\n"
 	"setp.ge.u64 %p1, %rd1, %rd4;\n"
 	"@%p1 bra DONE;\n"
-	"shl.b64 %rd5, %rd1, 2;\n"
-	"add.u64 %rd6, %rd3, %rd5;\n"
-	"ld.global.u32 %r7, [%rd6];\n"
-	"cvt.u64.u32 %rd9, %r7;\n"
-	"add.u64 %rd8, %rd8, %rd9;\n"
-	"add.u64 %rd1, %rd1, %rd2;\n"
+	"add.u64 %rd6, %rd3, %rd1;\n"
+	"ld.global.u8 %rd9, [%rd6];\n"
+	"xor.b64 %rd8, %rd8, %rd9;\n"
+	"mul.lo.u64 %rd8, %rd8, 1099511628211;\n"
+	"add.u64 %rd1, %rd1, 1;\n"
 	"bra LOOP;\n"
 	"DONE:\n"
-	"red.global.add.u64 [%rd7], %rd8;\n"
+	"st.global.u64 [%rd7], %rd8;\n"
+	"RETURN:\n"
 	"ret;\n"
 	"}\n"
 
@@ -128,13 +129,12 @@ static const char kernels_ptx[] =
 	"ret;\n"
 	"}\n"
 
-	".visible .entry spin_flag(.param .u64 spin_flag_flag, .param .u32 spin_flag_v)\n"
+	".visible .entry spin_flag(.param .u64 spin_flag_flag)\n"
 	"{\n" KERNELS_PTX_REGS
 	"ld.param.u64 %rd3, [spin_flag_flag];\n"
-	"ld.param.u32 %r6, [spin_flag_v];\n"
 	"LOOP:\n"
 	"ld.volatile.global.u32 %r7, [%rd3];\n"
-	"setp.ne.u32 %p1, %r7, %r6;\n"
+	"setp.eq.u32 %p1, %r7, 0;\n"
 	"@%p1 bra LOOP;\n"
 	"ret;\n"
 	"}\n";

@@ -56,7 +56,7 @@ static const char *load_kernels(void)
 	TRY(cu.cuModuleLoadData(&fx.module, kernels_ptx));
 	TRY(cu.cuModuleGetFunction(&fx.fill32, fx.module, "fill32"));
 	TRY(cu.cuModuleGetFunction(&fx.add32, fx.module, "add32"));
-	TRY(cu.cuModuleGetFunction(&fx.copy32, fx.module, "copy32"));
+	TRY(cu.cuModuleGetFunction(&fx.copy, fx.module, "copy"));
 	TRY(cu.cuModuleGetFunction(&fx.spin_us, fx.module, "spin_us"));
 	TRY(cu.cuModuleGetFunction(&fx.spin_flag, fx.module, "spin_flag"));
 	return NULL;
@@ -70,8 +70,10 @@ static const char *warm_kernels(void)
 	TRY(launch_add(fx.a, fx.buf, 0, 0));
 	TRY(launch_copy(fx.a, fx.buf, fx.buf2, 0));
 	TRY(launch_spin(fx.a, 0));
-	TRY(launch_spin_flag(fx.a, 0));
+	*fx.flag = 1;
+	TRY(launch_spin_flag(fx.a));
 	TRY(cu.cuCtxSynchronize());
+	*fx.flag = 0;
 	return NULL;
 }
 
@@ -89,7 +91,6 @@ const char *fixture_open(void)
 	TRY(cu.cuMemHostAlloc((void **)&chunk, CHUNK, 0));
 	TRY(cu.cuMemHostAlloc((void **)&fx.flag, 4096, CU_MEMHOSTALLOC_DEVICEMAP | CU_MEMHOSTALLOC_PORTABLE));
 	TRY(cu.cuMemHostGetDevicePointer_v2(&fx.flag_dev, fx.flag, 0));
-	*fx.flag = 0;
 	return warm_kernels();
 }
 
@@ -127,10 +128,10 @@ CUresult launch_add(CUstream s, CUdeviceptr p, size_t n, uint32_t value)
 	return launch(fx.add32, s, false, (void *[]){&p, &words, &value});
 }
 
-CUresult launch_copy(CUstream s, CUdeviceptr dst, CUdeviceptr src, size_t n)
+CUresult launch_copy(CUstream s, CUdeviceptr dst, CUdeviceptr src, size_t bytes)
 {
-	uint64_t words = n;
-	return launch(fx.copy32, s, false, (void *[]){&dst, &src, &words});
+	uint64_t n = bytes;
+	return launch(fx.copy, s, false, (void *[]){&dst, &src, &n});
 }
 
 CUresult launch_spin(CUstream s, unsigned ms)
@@ -139,9 +140,9 @@ CUresult launch_spin(CUstream s, unsigned ms)
 	return launch(fx.spin_us, s, true, (void *[]){&us});
 }
 
-CUresult launch_spin_flag(CUstream s, uint32_t value)
+CUresult launch_spin_flag(CUstream s)
 {
-	return launch(fx.spin_flag, s, true, (void *[]){&fx.flag_dev, &value});
+	return launch(fx.spin_flag, s, true, (void *[]){&fx.flag_dev});
 }
 
 const char *device_read(void *to, CUdeviceptr p, size_t n)

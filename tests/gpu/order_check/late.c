@@ -142,7 +142,7 @@ static const char *wait_value(void)
 
 static const char *hold_spin_flag(CUstream s, struct late *l)
 {
-	TRY(launch_spin_flag(s, 1));
+	TRY(launch_spin_flag(s));
 	return late_start(l) ? NULL : order_skip("no thread");
 }
 
@@ -183,7 +183,7 @@ static const char *ipc_child(unsigned char *block, int in, int out)
 	struct ipc_page *page = (struct ipc_page *)(void *)(block + (N + 4095) / 4096 * 4096);
 	STEP(fixture_open());
 	TRY(cu.cuEventCreate(&e, CU_EVENT_INTERPROCESS | CU_EVENT_DISABLE_TIMING));
-	TRY(launch_spin_flag(fx.nb, 1));
+	TRY(launch_spin_flag(fx.nb));
 	TRY(cu.cuEventRecord(e, fx.nb));
 	page->supported = cu.cuIpcGetEventHandle(&page->handle, e) == CUDA_SUCCESS;
 	if (write(out, &byte, 1) != 1 || read(in, &byte, 1) != 1)

@@ -140,7 +140,7 @@ static const char *blocked_copy_blocks_nobody(void)
 	unsigned char *p = malloc(8 * MIB);
 	if (!p)
 		return order_skip("no memory");
-	TRY(launch_spin_flag(fx.nb, 1));
+	TRY(launch_spin_flag(fx.nb));
 	if (!flag_timer_start(&timer, 3000))
 		return order_skip("no thread");
 	if (pthread_create(&w.thread, NULL, blocked_main, &w))

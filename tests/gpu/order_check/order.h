@@ -30,7 +30,7 @@ struct order_fixture {
 	CUdevice dev;
 	CUcontext ctx;
 	CUmodule module;
-	CUfunction fill32, add32, copy32, spin_us, spin_flag;
+	CUfunction fill32, add32, copy, spin_us, spin_flag;
 	CUstream a, b;            /* ordered with the legacy default stream */
 	CUstream nb;              /* CU_STREAM_NON_BLOCKING */
 	CUdeviceptr buf, buf2;    /* BUF_BYTES each */
@@ -78,9 +78,9 @@ void order_info(const char *key, double value);
 /* Kernels; n counts 32-bit words. */
 CUresult launch_fill(CUstream s, CUdeviceptr p, size_t n, uint32_t value);
 CUresult launch_add(CUstream s, CUdeviceptr p, size_t n, uint32_t value);
-CUresult launch_copy(CUstream s, CUdeviceptr dst, CUdeviceptr src, size_t n);
+CUresult launch_copy(CUstream s, CUdeviceptr dst, CUdeviceptr src, size_t bytes);
 CUresult launch_spin(CUstream s, unsigned ms);
-CUresult launch_spin_flag(CUstream s, uint32_t value);
+CUresult launch_spin_flag(CUstream s);
 
 /* Device bytes against pattern(seed), read by pinned copies that nobody stages; waits for
  * the context first. */

@@ -55,7 +55,7 @@ static const char *h2d_then_kernel(void)
 		pattern_fill(p, N, 20 + i);
 		TRY(launch_fill(streams[i], fx.buf, WORDS, 0));
 		TRY(cu.cuMemcpyHtoDAsync_v2(fx.buf, p, N, streams[i]));
-		TRY(launch_copy(streams[i], fx.buf2, fx.buf, WORDS));
+		TRY(launch_copy(streams[i], fx.buf2, fx.buf, N));
 		memset(p, 0xA5, N);
 		why = device_is_pattern(fx.buf2, N, 20 + i);
 	}
@@ -70,7 +70,7 @@ static const char *kernel_before_h2d(void)
 	const char *why = device_write_pattern(fx.buf, N, 30);
 	if (!why) {
 		TRY(launch_spin(fx.a, LATE_MS));
-		TRY(launch_copy(fx.a, fx.buf2, fx.buf, WORDS));
+		TRY(launch_copy(fx.a, fx.buf2, fx.buf, N));
 		TRY(cu.cuMemcpyHtoDAsync_v2(fx.buf, p, N, fx.a));
 		why = device_is_pattern(fx.buf2, N, 30);
 	}
@@ -94,7 +94,7 @@ static const char *events_between_streams(void)
 	TRY(cu.cuMemcpyHtoDAsync_v2(fx.buf, p, N, fx.a));
 	TRY(cu.cuEventRecord(after, fx.a));
 	TRY(cu.cuStreamWaitEvent(fx.nb, after, 0));
-	TRY(launch_copy(fx.nb, fx.buf2, fx.buf, WORDS));
+	TRY(launch_copy(fx.nb, fx.buf2, fx.buf, N));
 	memset(p, 0xA5, N);
 	free(p);
 	STEP(device_is_pattern(fx.buf2, N, 32));
@@ -117,7 +117,7 @@ static const char *legacy_default_stream(void)
 			TRY(cu.cuMemcpyHtoD_v2(fx.buf, p, N));
 		else
 			TRY(cu.cuMemcpyHtoDAsync_v2(fx.buf, p, N, form == 1 ? NULL : CU_STREAM_LEGACY));
-		TRY(launch_copy(fx.b, fx.buf2, fx.buf, WORDS));
+		TRY(launch_copy(fx.b, fx.buf2, fx.buf, N));
 		memset(p, 0xA5, N);
 		why = device_is_pattern(fx.buf2, N, 40 + (uint32_t)form);
 	}
@@ -148,7 +148,7 @@ static const char *per_thread_default_stream(void)
 			TRY(cu.cuMemcpyHtoDAsync_v2_ptsz(fx.buf, p, N, NULL));
 		else
 			TRY(cu.cuMemcpyHtoDAsync_v2(fx.buf, p, N, CU_STREAM_PER_THREAD));
-		TRY(launch_copy(CU_STREAM_PER_THREAD, fx.buf2, fx.buf, WORDS));
+		TRY(launch_copy(CU_STREAM_PER_THREAD, fx.buf2, fx.buf, N));
 		memset(p, 0xA5, N);
 		why = device_is_pattern(fx.buf2, N, 50 + (uint32_t)form);
 	}
@@ -167,7 +167,7 @@ static const char *unrelated_streams_run_on(void)
 {
 	struct flag_timer t;
 	BLOCK(p, 35);
-	TRY(launch_spin_flag(fx.nb, 1));
+	TRY(launch_spin_flag(fx.nb));
 	if (!flag_timer_start(&t, 2000))
 		return order_skip("no thread");
 	uint64_t started = now_ns();
