@@ -7,8 +7,8 @@
  *   fill32(u64 p, u64 n, u32 v)        p[i] = v, n 32-bit words
  *   add32(u64 p, u64 n, u32 v)         p[i] += v
  *   copy(u64 dst, u64 src, u64 bytes)
- *   checksum64(u64 p, u64 bytes, u64 out)  *out = FNV-1a, 64 bits; one thread works, so
- *                                      for small blocks
+ *   checksum64(u64 p, u64 n, u64 out)  *out += sum of p[i] * (2 i + 1), n 32-bit words, the
+ *                                      sum in 64 bits: depends on the places of the words
  *   spin_us(u64 us)                    busy for that long
  *   spin_flag(u64 flag)                busy until the 32-bit *flag is not 0
  */
@@ -96,22 +96,21 @@ static const char kernels_ptx[] =
 	"ld.param.u64 %rd3, [checksum64_p];\n"
 	"ld.param.u64 %rd4, [checksum64_n];\n"
 	"ld.param.u64 %rd7, [checksum64_out];\n"
+	"mov.u64 %rd8, 0;\n"
 	KERNELS_PTX_INDEX
-	"setp.ne.u64 %p1, %rd1, 0;\n"
-	"@%p1 bra RETURN;\n"
-	"mov.u64 %rd8, 1469598103934665603;\n"
 	"LOOP:\n"
 	"setp.ge.u64 %p1, %rd1, %rd4;\n"
 	"@%p1 bra DONE;\n"
-	"add.u64 %rd6, %rd3, %rd1;\n"
-	"ld.global.u8 %rd9, [%rd6];\n"
-	"xor.b64 %rd8, %rd8, %rd9;\n"
-	"mul.lo.u64 %rd8, %rd8, 1099511628211;\n"
-	"add.u64 %rd1, %rd1, 1;\n"
+	"shl.b64 %rd5, %rd1, 2;\n"
+	"add.u64 %rd6, %rd3, %rd5;\n"
+	"ld.global.u32 %rd9, [%rd6];\n"
+	"shl.b64 %rd10, %rd1, 1;\n"
+	"add.u64 %rd10, %rd10, 1;\n"
+	"mad.lo.u64 %rd8, %rd9, %rd10, %rd8;\n"
+	"add.u64 %rd1, %rd1, %rd2;\n"
 	"bra LOOP;\n"
 	"DONE:\n"
-	"st.global.u64 [%rd7], %rd8;\n"
-	"RETURN:\n"
+	"red.global.add.u64 [%rd7], %rd8;\n"
 	"ret;\n"
 	"}\n"
 

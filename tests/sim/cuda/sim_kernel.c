@@ -80,17 +80,20 @@ static CUresult k_saxpy(struct sim_ctx *ctx, const uint64_t *arg) /* y, x, n, a:
 	return each32(arg[0], arg[1], arg[2], axpy, (uint32_t)arg[3]);
 }
 
-static CUresult k_checksum64(struct sim_ctx *ctx, const uint64_t *arg) /* ptr, bytes, out */
+/* ptr, n 32-bit words, out: *out += sum of ptr[i] * (2 i + 1) */
+static CUresult k_checksum64(struct sim_ctx *ctx, const uint64_t *arg)
 {
 	(void)ctx;
-	unsigned char bytes[CHUNK];
-	uint64_t sum = 1469598103934665603u;
+	uint32_t a[CHUNK];
+	uint64_t sum;
+	if (!load(&sum, arg[2], 8))
+		return CUDA_ERROR_ILLEGAL_ADDRESS;
 	for (uint64_t i = 0; i < arg[1];) {
 		size_t k = arg[1] - i < CHUNK ? (size_t)(arg[1] - i) : CHUNK;
-		if (!load(bytes, arg[0] + i, k))
+		if (!load(a, arg[0] + i * 4, k * 4))
 			return CUDA_ERROR_ILLEGAL_ADDRESS;
 		for (size_t j = 0; j < k; j++)
-			sum = (sum ^ bytes[j]) * 1099511628211u;
+			sum += a[j] * (2 * (i + j) + 1);
 		i += k;
 	}
 	return store(arg[2], &sum, 8) ? CUDA_SUCCESS : CUDA_ERROR_ILLEGAL_ADDRESS;
