@@ -149,9 +149,11 @@ DEMO_PROGS := $(call progs,$(DEMO_C))
 BENCH_PROGS := $(call progs,$(BENCH_C))
 
 # $(1): source with the main()
-parts = $(if $(filter %/main.c,$(1)),$(wildcard $(dir $(1))*.c),$(1) $(filter-out $(MAIN_C),$(wildcard $(1:.c=_*.c)))) \
-	$(wildcard $(if $(filter tests/gpu/% tools/bench/gpu/% tests/preload/%,$(1)),tests/gpu/common/*.c) \
-	$(if $(filter tests/gpu/%,$(1)),,$(dir $(1))common/*.c))
+parts = $(if $(filter %/main.c,$(1)),$(wildcard $(dir $(1))*.c),$(1) $(filter-out $(MAIN_C),$(wildcard $(1:.c=_*.c))))
+# Archives of the suite's own common/ and of tests/gpu/common, which all suites use; a program
+# links of them what it needs.
+COMMON_DIRS := $(wildcard tests/*/common)
+common_of = $(patsubst %,$(OBJ)/%.a,$(sort $(filter $(dir $(1))common tests/gpu/common,$(COMMON_DIRS))))
 
 .DELETE_ON_ERROR:
 .SECONDARY:
@@ -248,34 +250,47 @@ $(SIM_DIR)/libsimrt.a: $(SIM_RT_O)
 # ---- test, demo and benchmark programs ----------------------------------------------
 
 # A program asks for libraries in its first line: `LINK: cuda` for libcuda.so.1 (linked with
-# the simulator's), `LINK: simrt` for the tiny runtime; cmocka is linked where it is included.
+# the simulator's), `LINK: simrt` for the tiny runtime. cmocka is there for all but the GPU
+# programs and the tools, which must build where only a compiler is.
 MAIN = $(firstword $(SOURCES))
+CMOCKA := -Wl,--as-needed -lcmocka -Wl,--no-as-needed
 first_line = sed -n '1{/LINK:.*$(1)/s|.*|$(2)|p}' $(MAIN)
 link_cuda = $$($(call first_line,cuda,-L$(SIM_DIR) -lcuda))
 link_simrt = $$($(call first_line,simrt,$(SIM_DIR)/libsimrt.a))
-link_cmocka = $$(cat $(SOURCES) | grep -q '<cmocka.h>' && echo -lcmocka)
+link_cmocka = $(if $(filter tests/gpu/% tools/%,$(MAIN)),,$(CMOCKA))
 
 define program
 $(call progs,$(1)): SOURCES = $(call parts,$(1))
-$(call progs,$(1)): $(call obj,$(call parts,$(1)))
+$(call progs,$(1)): COMMON = -Wl,--start-group $(call common_of,$(1)) -Wl,--end-group
+$(call progs,$(1)): $(call obj,$(call parts,$(1))) $(call common_of,$(1))
 endef
 $(foreach main,$(MAIN_C),$(eval $(call program,$(main))))
+
+define common
+$(OBJ)/$(1).a: $(call obj,$(wildcard $(1)/*.c))
+	$$(call say,AR,$$@)
+	$$(Q)rm -f $$@ && ar rcs $$@ $$^
+endef
+$(foreach dir,$(COMMON_DIRS),$(eval $(call common,$(dir))))
 
 # muldefs: a unit test may put a function or a table of its own in place of the library's.
 $(UNIT_TESTS): $(ARCHIVE)
 	$(call say,LD,$@)
 	@mkdir -p $(@D)
-	$(Q)$(CC) -pthread $(SAN_FLAGS) -Wl,-z,muldefs -o $@ $(filter %.o,$^) $(ARCHIVE) $(link_cmocka) $(LDLIBS)
+	$(Q)$(CC) -pthread $(SAN_FLAGS) -Wl,-z,muldefs -o $@ $(filter %.o,$^) \
+		$(COMMON) $(ARCHIVE) $(link_cmocka) $(LDLIBS)
 
 $(SIM_TESTS): $(SIM)
 	$(call say,LD,$@)
 	@mkdir -p $(@D)
-	$(Q)$(CC) -pthread $(SAN_FLAGS) -o $@ $(filter %.o,$^) $(filter %.a,$(SIM)) -L$(SIM_DIR) -lcuda $(link_cmocka) $(LDLIBS)
+	$(Q)$(CC) -pthread $(SAN_FLAGS) -o $@ $(filter %.o,$^) $(COMMON) $(filter %.a,$(SIM)) \
+		-L$(SIM_DIR) -lcuda $(link_cmocka) $(LDLIBS)
 
 $(PRELOAD_PROGS) $(GPU_PROGS) $(DEMO_PROGS) $(BENCH_PROGS): $(SIM)
 	$(call say,LD,$@)
 	@mkdir -p $(@D)
-	$(Q)$(CC) -pthread $(SAN_FLAGS) -o $@ $(filter %.o,$^) $(link_simrt) $(link_cuda) $(link_cmocka) $(LDLIBS)
+	$(Q)$(CC) -pthread $(SAN_FLAGS) -o $@ $(filter %.o,$^) $(COMMON) \
+		$(link_simrt) $(link_cuda) $(link_cmocka) $(LDLIBS)
 
 # ---- tests --------------------------------------------------------------------------
 

@@ -21,7 +21,7 @@ fi
 
 awk '!/^[ \t]*(#|$)/ && ($2 == "hook" || $2 == "count") {
 	for (i = 5; i <= NF && $i !~ /^#/; i++)
-		print $4 ($i == "-" ? "" : $i)
+		print ($i == "-" ? $4 : $i == "p-" ? "p" $4 : $4 $i)
 }' "$root/shim/hooks.def" >"$work/expected"
 printf '%s\n' dlsym dlvsym dlopen >>"$work/expected"
 LC_ALL=C sort -o "$work/expected" "$work/expected"
