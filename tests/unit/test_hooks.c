@@ -343,48 +343,64 @@ static void stub_keeps_the_return_address(void **state)
 	check_call(call_return_address, 1);
 }
 
-/* More threads than lanes, so that some lanes are shared. */
-#define THREADS (STATS_LANES + 12)
-#define CALLS 20000
-
 static long answer(void)
 {
 	return 42;
 }
 
-static pthread_barrier_t together;
+struct calls {
+	long (*stub)(void);
+	int count;
+	uint64_t lane_off; /* 0: the lane that the stub assigns */
+	pthread_barrier_t *together;
+};
 
 static void *calls_in_a_loop(void *arg)
 {
-	long (*stub)(void) = (long (*)(void))arg;
+	struct calls *calls = arg;
 	long wrong = 0;
 
-	pthread_barrier_wait(&together);
-	for (int i = 0; i < CALLS; i++)
-		wrong += stub() != 42;
+	turbo_tls.lane_off = calls->lane_off;
+	pthread_barrier_wait(calls->together);
+	for (int i = 0; i < calls->count; i++)
+		wrong += calls->stub() != 42;
 	return (void *)wrong;
 }
 
-static void counts_of_many_threads_are_exact(void **state)
+static void check_threads(unsigned threads, int count, uint64_t lane_off)
 {
-	void *saved = real_fn[STUB], *stub = stub_over((void *)answer);
+	void *saved = real_fn[STUB];
+	pthread_barrier_t together;
+	struct calls calls = { (long (*)(void))stub_over((void *)answer), count, lane_off, &together };
 	uint64_t before = stats_cell_sum(STUB), other = stats_cell_sum(STUB + 1);
-	pthread_t threads[THREADS];
+	pthread_t thread[2 * STATS_LANES];
 
-	(void)state;
-	assert_int_equal(pthread_barrier_init(&together, NULL, THREADS), 0);
-	for (int i = 0; i < THREADS; i++)
-		assert_int_equal(pthread_create(&threads[i], NULL, calls_in_a_loop, stub), 0);
-	for (int i = 0; i < THREADS; i++) {
+	assert_true(threads <= 2 * STATS_LANES);
+	assert_int_equal(pthread_barrier_init(&together, NULL, threads), 0);
+	for (unsigned i = 0; i < threads; i++)
+		assert_int_equal(pthread_create(&thread[i], NULL, calls_in_a_loop, &calls), 0);
+	for (unsigned i = 0; i < threads; i++) {
 		void *wrong;
 
-		pthread_join(threads[i], &wrong);
+		pthread_join(thread[i], &wrong);
 		assert_null(wrong);
 	}
 	pthread_barrier_destroy(&together);
-	assert_int_equal(stats_cell_sum(STUB) - before, (uint64_t)THREADS * CALLS);
+	assert_int_equal(stats_cell_sum(STUB) - before, (uint64_t)threads * (uint64_t)count);
 	assert_int_equal(stats_cell_sum(STUB + 1), other);
 	real_fn[STUB] = saved;
+}
+
+static void counts_of_more_threads_than_lanes_are_exact(void **state)
+{
+	(void)state;
+	check_threads(STATS_LANES + 12, 20000, 0);
+}
+
+static void counts_of_threads_in_one_lane_are_exact(void **state)
+{
+	(void)state;
+	check_threads(4, 500000, STATS_LANE_BYTES);
 }
 
 /* Each stub has its own cell and slot: all of them, one after the other. */
@@ -423,7 +439,8 @@ int main(void)
 		cmocka_unit_test(stub_keeps_results_in_memory),
 		cmocka_unit_test(stub_keeps_variadic_calls),
 		cmocka_unit_test(stub_keeps_the_return_address),
-		cmocka_unit_test(counts_of_many_threads_are_exact),
+		cmocka_unit_test(counts_of_more_threads_than_lanes_are_exact),
+		cmocka_unit_test(counts_of_threads_in_one_lane_are_exact),
 		cmocka_unit_test(every_stub_counts_its_own_symbol),
 	};
 
