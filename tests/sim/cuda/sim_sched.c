@@ -130,6 +130,10 @@ static bool stream_start(struct sim_stream *s)
 	pthread_t thread;
 	sigset_t all, old;
 	sigfillset(&all);
+	/* The driver fills pageable memory on the caller's thread, where the program's own fault
+	 * handlers work; here the stream's thread does, so they must work there. */
+	sigdelset(&all, SIGSEGV);
+	sigdelset(&all, SIGBUS);
 	pthread_attr_init(&attr);
 	pthread_attr_setdetachstate(&attr, PTHREAD_CREATE_DETACHED);
 	pthread_sigmask(SIG_SETMASK, &all, &old);
