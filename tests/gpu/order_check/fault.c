@@ -32,8 +32,6 @@ static const char *wrong_arguments(void)
 	order_note_status("h2d_null_device", cu.cuMemcpyHtoD_v2(0, p, N));
 	order_note_status("h2d_async_null_device", cu.cuMemcpyHtoDAsync_v2(0, p, N, fx.a));
 	order_note_status("d2h_null_device", cu.cuMemcpyDtoH_v2(p, 0, N));
-	order_note_status("h2d_null_host", cu.cuMemcpyHtoD_v2(fx.buf, NULL, N));
-	order_note_status("d2h_null_host", cu.cuMemcpyDtoH_v2(NULL, fx.buf, N));
 	TRY(cu.cuMemAlloc_v2(&small, 2 * MIB));
 	order_note_status("h2d_past_the_end", cu.cuMemcpyHtoD_v2(small + 1 * MIB, p, N));
 	order_note_status("d2h_past_the_end", cu.cuMemcpyDtoHAsync_v2(p, small + 1 * MIB, N, fx.a));
