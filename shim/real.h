@@ -1,19 +1,48 @@
 /*
  * real.h - the real functions behind the hooks.
  *
- * real_fn[id] is the provider's own function once the provider is known. Until
- * then slots of counted symbols hold the lazy stub, which resolves on first
- * call. A slot is written once with release order and never with a pointer
- * into libturbo itself.
+ * A provider is the first loaded object, in load order, that is libcuda.so, libnccl.so or
+ * libcupti.so by its DT_SONAME or file name. real_fn[id] is the provider's own function once
+ * it is known. Until then slots of hook and count symbols hold hook_lazy, which resolves the
+ * call that came in and goes on to the real function; slots of pass symbols are NULL.
+ * A slot never holds a pointer into libturbo but hook_lazy and the "not found" functions.
+ *
+ * Several copies of NCCL may be loaded (a wheel's and the system's). Then its slots stay
+ * hook_lazy and each call through an exported symbol goes to the copy that made it, or to the
+ * first one.
  */
 #ifndef TURBO_REAL_H
 #define TURBO_REAL_H
 
 #include <stdbool.h>
+#include <stdint.h>
 
 #include "hooks.h"
 
+/* Written under the loader's list lock, with release order; read by the count stubs and by
+ * REAL() on any thread. */
 extern void *real_fn[HOOK_COUNT];
+
+/* stubs_*.S: what an unbound slot holds. Only a count stub may jump to it (it passes its id in
+ * a register), so C code never calls a slot without looking: use REAL(). */
+extern void hook_lazy(void) __attribute__((visibility("hidden")));
+
+/*
+ * The provider's function; binds first when need be. Never NULL, never our own: when the
+ * provider lacks the symbol, or none is loaded, a function that takes any arguments and
+ * answers with the library's error (CUDA_ERROR_NOT_FOUND, ncclInvalidUsage,
+ * CUPTI_ERROR_NOT_SUPPORTED). Any thread; errno and dlerror are kept.
+ */
+void *real_resolve(enum hook_id id);
+
+static inline void *real_get(enum hook_id id)
+{
+	void *fn = __atomic_load_n(&real_fn[id], __ATOMIC_ACQUIRE);
+
+	if (__builtin_expect(!fn || fn == (void *)hook_lazy, 0))
+		fn = real_resolve(id);
+	return fn;
+}
 
 /*
  * Real function by its exact symbol name, typed after the header:
@@ -21,35 +50,44 @@ extern void *real_fn[HOOK_COUNT];
  * Sources that use it are compiled with __CUDA_API_VERSION_INTERNAL, so cuda.h
  * declares every symbol under its own name and renames none.
  */
-#define REAL(sym) ((__typeof__(&sym))__atomic_load_n(&real_fn[HOOK_##sym], __ATOMIC_ACQUIRE))
+#define REAL(sym) ((__typeof__(&sym))real_get(HOOK_##sym))
+#define REAL_GET(sym) REAL(sym)
 
-/* True when the provider has the symbol (so REAL(sym) may be called). */
+/* True when the provider is known and has the symbol: REAL(sym) does what its name says. */
 #define REAL_HAS(sym) (real_has(HOOK_##sym))
 bool real_has(enum hook_id id);
+
+/* The provider's function, or NULL while there is none. */
+void *real_provider_fn(enum hook_id id);
 
 /*
  * Find the provider of `lib` among the loaded objects and fill its slots.
  * Idempotent, any thread, makes no dl* call (so dlerror is untouched); returns
- * false while no provider is loaded. Costs a walk only when objects were loaded
- * since the last one.
+ * false while no provider is loaded. Some 10 ns when no object was loaded since the last
+ * call; a walk over the new ones otherwise. A provider that was unloaded is let go.
  */
 bool real_bind(enum hook_lib lib);
 
-/*
- * Resolve one symbol for a call that came in through an exported symbol;
- * returns a function that answers with the library's "not found" error when the
- * provider lacks it. Never NULL, never our own.
- */
-void *real_resolve(enum hook_id id);
+/* Loaded copies of `lib` at the last real_bind(). */
+unsigned real_copies(enum hook_lib lib);
 
-/*
- * real_fn[id], bound first if it is not: for bodies that a direct link may enter before
- * the provider was seen. Never NULL, never our own (see real_resolve).
- */
-void *real_get(enum hook_id id);
-#define REAL_GET(sym) ((__typeof__(&sym))real_get(HOOK_##sym))
-
-/* Row whose real function is `fn`, or NULL: routing by pointer identity. */
+/* Row whose real function is `fn`, or NULL: routing by pointer identity. No lock. Where a
+ * provider gives several names one address: a hooked name first, then the shortest. */
 const struct hook_row *real_row_of(const void *fn);
+
+/* True for an address in libturbo.so itself. */
+bool real_is_own(const void *address);
+
+/* Objects unloaded so far: what was learnt about an address range holds while this stays. */
+uint64_t real_unloads(void);
+
+/* A dlopen is about to run: slots of libraries that may come in copies go back to hook_lazy. */
+void real_expect_copies(void);
+
+/* For hook_lazy: the function that a call of `id` from `caller` is for. */
+void *real_resolve_lazy(enum hook_id id, const void *caller);
+
+/* fork.c, in the child: async-signal-safe. */
+void real_fork_child(void);
 
 #endif

@@ -1,0 +1,255 @@
+/*
+ * elfsym.c - reading loaded objects in place; see elfsym.h.
+ *
+ * Formats: System V ABI chapter 5 (dynamic section, DT_HASH), the GNU hash section as
+ * glibc's elf/dl-lookup.c reads it, symbol versions after "LSB symbol versioning".
+ */
+#include "elfsym.h"
+
+#include <string.h>
+#include <sys/auxv.h>
+
+/* ---- the list ---- */
+
+struct walk {
+	elfsym_visit *visit;
+	void *arg;
+	unsigned index;
+};
+
+static void object_of(struct elfsym_object *object, const struct dl_phdr_info *info)
+{
+	memset(object, 0, sizeof(*object));
+	object->base = info->dlpi_addr;
+	object->path = info->dlpi_name ? info->dlpi_name : "";
+	object->lo = UINTPTR_MAX;
+	for (unsigned i = 0; i < info->dlpi_phnum; i++) {
+		const ElfW(Phdr) *segment = &info->dlpi_phdr[i];
+		uintptr_t start = info->dlpi_addr + segment->p_vaddr;
+
+		if (segment->p_type == PT_DYNAMIC)
+			object->dynamic = (const ElfW(Dyn) *)start;
+		if (segment->p_type != PT_LOAD)
+			continue;
+		if (start < object->lo)
+			object->lo = start;
+		if (start + segment->p_memsz > object->hi)
+			object->hi = start + segment->p_memsz;
+	}
+	if (object->lo > object->hi)
+		object->lo = object->hi;
+}
+
+static int walk_step(struct dl_phdr_info *info, size_t size, void *arg)
+{
+	struct walk *walk = arg;
+	struct elfsym_object object;
+
+	(void)size;
+	object_of(&object, info);
+	return walk->visit(&object, walk->index++, walk->arg);
+}
+
+int elfsym_walk(elfsym_visit *visit, void *arg)
+{
+	struct walk walk = { visit, arg, 0 };
+
+	return dl_iterate_phdr(walk_step, &walk);
+}
+
+struct locked {
+	elfsym_body *body;
+	void *arg;
+};
+
+static int locked_step(struct dl_phdr_info *info, size_t size, void *arg)
+{
+	struct locked *locked = arg;
+
+	(void)size; /* dlpi_adds and dlpi_subs are there since glibc 2.4 */
+	locked->body(info->dlpi_adds, info->dlpi_subs, locked->arg);
+	return 1;
+}
+
+void elfsym_locked(elfsym_body *body, void *arg)
+{
+	struct locked locked = { body, arg };
+
+	dl_iterate_phdr(locked_step, &locked);
+}
+
+/* ---- one object ---- */
+
+/*
+ * glibc relocates the addresses in a writable dynamic section in place, and leaves those of
+ * a read-only one (the vdso's) alone: an address that is not inside the object is an offset.
+ */
+static const void *address_of(const struct elfsym_object *object, ElfW(Addr) value)
+{
+	if (elfsym_contains(object, (const void *)value))
+		return (const void *)value;
+	if (elfsym_contains(object, (const void *)(object->base + value)))
+		return (const void *)(object->base + value);
+	return NULL;
+}
+
+void elfsym_load(struct elfsym_object *object)
+{
+	ElfW(Xword) soname = 0;
+
+	if (object->loaded)
+		return;
+	object->loaded = true;
+	for (const ElfW(Dyn) *d = object->dynamic; d && d->d_tag != DT_NULL; d++) {
+		switch (d->d_tag) {
+		case DT_SONAME: soname = d->d_un.d_val; break;
+		case DT_STRSZ: object->strings_size = d->d_un.d_val; break;
+		case DT_SYMTAB: object->symbols = address_of(object, d->d_un.d_ptr); break;
+		case DT_STRTAB: object->strings = address_of(object, d->d_un.d_ptr); break;
+		case DT_HASH: object->sysv_hash = address_of(object, d->d_un.d_ptr); break;
+		case DT_GNU_HASH: object->gnu_hash = address_of(object, d->d_un.d_ptr); break;
+		case DT_VERSYM: object->versions = address_of(object, d->d_un.d_ptr); break;
+		default: break;
+		}
+	}
+	if (!object->strings || !object->symbols) {
+		object->gnu_hash = NULL;
+		object->sysv_hash = NULL;
+	} else if (soname != 0 && soname < object->strings_size) {
+		object->soname = object->strings + soname;
+	}
+}
+
+static bool is_function(const struct elfsym_object *object, uint32_t index, const char *name)
+{
+	const ElfW(Sym) *symbol = &object->symbols[index];
+	unsigned type = ELF64_ST_TYPE(symbol->st_info);
+	unsigned visibility = ELF64_ST_VISIBILITY(symbol->st_other);
+
+	if (symbol->st_shndx == SHN_UNDEF || symbol->st_shndx == SHN_ABS || symbol->st_value == 0)
+		return false;
+	if (type != STT_FUNC && type != STT_GNU_IFUNC && type != STT_NOTYPE)
+		return false;
+	if (ELF64_ST_BIND(symbol->st_info) == STB_LOCAL || visibility == STV_HIDDEN || visibility == STV_INTERNAL)
+		return false;
+	return symbol->st_name < object->strings_size && strcmp(object->strings + symbol->st_name, name) == 0;
+}
+
+/* Keeps the better of two symbols of one name: a default version before a hidden one. True: settled. */
+static bool keep(const struct elfsym_object *object, uint32_t index, uint32_t *best)
+{
+	bool hidden = object->versions && (object->versions[index] & 0x8000);
+
+	if (*best == 0 || !hidden)
+		*best = index;
+	return !hidden;
+}
+
+static uint32_t find_gnu(const struct elfsym_object *object, const char *name)
+{
+	const uint32_t *table = object->gnu_hash;
+	uint32_t bucket_count = table[0], first = table[1], bloom_size = table[2], shift = table[3];
+	const ElfW(Addr) *bloom = (const ElfW(Addr) *)(const void *)&table[4];
+	const uint32_t *buckets = (const uint32_t *)(const void *)&bloom[bloom_size];
+	const uint32_t *chain = &buckets[bucket_count];
+	const unsigned bits = 8 * sizeof(ElfW(Addr));
+	uint32_t hash = 5381, best = 0;
+
+	if (bucket_count == 0 || bloom_size == 0)
+		return 0;
+	for (const unsigned char *c = (const unsigned char *)name; *c; c++)
+		hash = hash * 33 + *c;
+	ElfW(Addr) word = bloom[(hash / bits) % bloom_size];
+	if (!((word >> (hash % bits)) & (word >> ((hash >> shift) % bits)) & 1))
+		return 0;
+	uint32_t index = buckets[hash % bucket_count];
+	if (index < first)
+		return 0;
+	for (;; index++) {
+		uint32_t entry = chain[index - first];
+
+		if ((entry | 1) == (hash | 1) && is_function(object, index, name) && keep(object, index, &best))
+			break;
+		if (entry & 1)
+			break;
+	}
+	return best;
+}
+
+static uint32_t find_sysv(const struct elfsym_object *object, const char *name)
+{
+	uint32_t bucket_count = object->sysv_hash[0], chain_count = object->sysv_hash[1];
+	const uint32_t *buckets = &object->sysv_hash[2], *chain = &buckets[bucket_count];
+	uint32_t hash = 0, best = 0;
+
+	if (bucket_count == 0)
+		return 0;
+	for (const unsigned char *c = (const unsigned char *)name; *c; c++) {
+		hash = (hash << 4) + *c;
+		hash = (hash ^ ((hash & 0xf0000000u) >> 24)) & 0x0fffffffu;
+	}
+	for (uint32_t index = buckets[hash % bucket_count]; index != 0 && index < chain_count; index = chain[index])
+		if (is_function(object, index, name) && keep(object, index, &best))
+			break;
+	return best;
+}
+
+static void *resolve_indirect(void *resolver)
+{
+#if defined(__aarch64__)
+	/* sysdeps/aarch64/dl-irel.h; a resolver that wants the second argument sees no such flag. */
+	return ((void *(*)(uint64_t))resolver)(getauxval(AT_HWCAP));
+#else
+	return ((void *(*)(void))resolver)();
+#endif
+}
+
+void *elfsym_find(struct elfsym_object *object, const char *name)
+{
+	uint32_t index = 0;
+
+	elfsym_load(object);
+	if (object->gnu_hash)
+		index = find_gnu(object, name);
+	else if (object->sysv_hash)
+		index = find_sysv(object, name);
+	if (index == 0)
+		return NULL;
+	const ElfW(Sym) *symbol = &object->symbols[index];
+	void *address = (void *)(object->base + symbol->st_value);
+	return ELF64_ST_TYPE(symbol->st_info) == STT_GNU_IFUNC ? resolve_indirect(address) : address;
+}
+
+/* ---- names ---- */
+
+static const char *last_part(const char *path)
+{
+	const char *slash = strrchr(path, '/');
+
+	return slash ? slash + 1 : path;
+}
+
+bool elfsym_named(struct elfsym_object *object, const char *prefix)
+{
+	size_t length = strlen(prefix);
+
+	if (strncmp(last_part(object->path), prefix, length) == 0)
+		return true;
+	elfsym_load(object);
+	return object->soname && strncmp(object->soname, prefix, length) == 0;
+}
+
+static bool is_library(const char *file, const char *name, size_t length)
+{
+	return strncmp(file, name, length) == 0 && (file[length] == '\0' || file[length] == '.');
+}
+
+bool elfsym_is_library(struct elfsym_object *object, const char *name)
+{
+	size_t length = strlen(name);
+
+	if (is_library(last_part(object->path), name, length))
+		return true;
+	elfsym_load(object);
+	return object->soname && is_library(object->soname, name, length);
+}

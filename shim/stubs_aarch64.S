@@ -1,0 +1,175 @@
+/*
+ * stubs_aarch64.S - entries that must leave the caller's registers, stack and return address
+ * as they are: the loader's functions, and the slow sides of the count stubs.
+ *
+ * Indirect jumps go through x16, which may land on a `bti c`. `hint #34` is `bti c`, spelled
+ * for assemblers that target Armv8.0.
+ */
+
+	.hidden lookup_dlsym
+	.hidden lookup_dlvsym
+	.hidden lookup_dlopen
+	.hidden real_resolve_lazy
+	.hidden stats_lane_assign
+	.text
+
+.macro enter bytes
+	stp x29, x30, [sp, -\bytes]!
+	.cfi_adjust_cfa_offset \bytes
+	.cfi_rel_offset x29, 0
+	.cfi_rel_offset x30, 8
+	mov x29, sp
+.endm
+
+.macro leave bytes
+	ldp x29, x30, [sp], \bytes
+	.cfi_adjust_cfa_offset -\bytes
+	.cfi_restore x29
+	.cfi_restore x30
+.endm
+
+/*
+ * dlsym(handle, name): struct lookup_route in x0, x1 says jump or return (lookup.h).
+ */
+	.globl dlsym
+	.type dlsym, %function
+	.p2align 4
+dlsym:
+	.cfi_startproc
+	hint #34
+	enter 32
+	str x1, [sp, 16]
+	mov x2, x30
+	bl lookup_dlsym
+	mov x16, x0
+	mov x0, x1
+	ldr x1, [sp, 16]
+	leave 32
+	cbz x16, 1f
+	br x16
+1:	ret
+	.cfi_endproc
+	.size dlsym, . - dlsym
+
+/*
+ * dlvsym(handle, name, version): the same.
+ */
+	.globl dlvsym
+	.type dlvsym, %function
+	.p2align 4
+dlvsym:
+	.cfi_startproc
+	hint #34
+	enter 32
+	stp x1, x2, [sp, 16]
+	mov x3, x30
+	bl lookup_dlvsym
+	mov x16, x0
+	mov x0, x1
+	ldp x1, x2, [sp, 16]
+	leave 32
+	cbz x16, 1f
+	br x16
+1:	ret
+	.cfi_endproc
+	.size dlvsym, . - dlvsym
+
+/*
+ * dlopen(file, mode): goes on with the mode that comes back. The loader takes the return
+ * address for the caller whose RUNPATH and $ORIGIN count.
+ */
+	.globl dlopen
+	.type dlopen, %function
+	.p2align 4
+dlopen:
+	.cfi_startproc
+	hint #34
+	enter 32
+	str x0, [sp, 16]
+	mov w0, w1
+	bl lookup_dlopen
+	mov x16, x0
+	ldr x0, [sp, 16]
+	leave 32
+	cbz x16, 1f
+	br x16
+1:	mov x0, 0
+	ret
+	.cfi_endproc
+	.size dlopen, . - dlopen
+
+/* Everything that may carry an argument: x0-x7, the result's address in x8, q0-q7. */
+.macro save_arguments
+	enter 224
+	stp x0, x1, [sp, 16]
+	stp x2, x3, [sp, 32]
+	stp x4, x5, [sp, 48]
+	stp x6, x7, [sp, 64]
+	str x8, [sp, 80]
+	stp q0, q1, [sp, 96]
+	stp q2, q3, [sp, 128]
+	stp q4, q5, [sp, 160]
+	stp q6, q7, [sp, 192]
+.endm
+
+.macro restore_arguments
+	ldp x0, x1, [sp, 16]
+	ldp x2, x3, [sp, 32]
+	ldp x4, x5, [sp, 48]
+	ldp x6, x7, [sp, 64]
+	ldr x8, [sp, 80]
+	ldp q0, q1, [sp, 96]
+	ldp q2, q3, [sp, 128]
+	ldp q4, q5, [sp, 160]
+	ldp q6, q7, [sp, 192]
+	leave 224
+.endm
+
+/*
+ * hook_lazy: a count stub jumped here through an unbound slot, its id in w17. Finds the real
+ * function and goes on to it with the call untouched.
+ */
+	.globl hook_lazy
+	.hidden hook_lazy
+	.type hook_lazy, %function
+	.p2align 4
+hook_lazy:
+	.cfi_startproc
+	hint #34
+	save_arguments
+	mov w0, w17
+	mov x1, x30
+	bl real_resolve_lazy
+	mov x16, x0
+	restore_arguments
+	br x16
+	.cfi_endproc
+	.size hook_lazy, . - hook_lazy
+
+/*
+ * hook_lane_slow: called by a count stub whose thread has no lane yet. Returns its byte offset
+ * in x10; argument registers are as they were.
+ */
+	.globl hook_lane_slow
+	.hidden hook_lane_slow
+	.type hook_lane_slow, %function
+	.p2align 4
+hook_lane_slow:
+	.cfi_startproc
+	hint #34
+	save_arguments
+	bl stats_lane_assign
+	mov x10, x0
+	restore_arguments
+	ret
+	.cfi_endproc
+	.size hook_lane_slow, . - hook_lane_slow
+
+	.section .note.GNU-stack, "", %progbits
+
+	/* Fit for branch target identification. */
+	.section .note.gnu.property, "a", %note
+	.p2align 3
+	.long 4, 16, 5
+	.asciz "GNU"
+	.long 0xc0000000, 4, 1, 0 /* GNU_PROPERTY_AARCH64_FEATURE_1_AND: BTI */
