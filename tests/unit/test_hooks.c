@@ -400,7 +400,7 @@ static void counts_of_more_threads_than_lanes_are_exact(void **state)
 static void counts_of_threads_in_one_lane_are_exact(void **state)
 {
 	(void)state;
-	check_threads(4, 500000, STATS_LANE_BYTES);
+	check_threads(4, 1000000, STATS_LANE_BYTES);
 }
 
 /* Each stub has its own cell and slot: all of them, one after the other. */
