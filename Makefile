@@ -120,7 +120,7 @@ SIM_RT_O := $(patsubst %.c,$(OBJ)/%.o,$(wildcard tests/sim/rt/*.c))
 
 LIBTURBO := $(BUILD)/libturbo.so
 ARCHIVE := $(BUILD)/libturbo_test.a
-TURBO := $(BUILD)/turbo
+COMMAND := $(BUILD)/turbo
 SIM_DIR := $(BUILD)/sim
 SIM_CUDA := $(if $(SIM_CUDA_O),$(SIM_DIR)/libcuda.so.1)
 SIM_RT := $(if $(SIM_RT_O),$(SIM_DIR)/libsimrt.so $(SIM_DIR)/libsimrt.a)
@@ -161,7 +161,7 @@ common_of = $(patsubst %,$(OBJ)/%.a,$(sort $(filter $(dir $(1))common tests/gpu/
 .PHONY: all lib tests demo check check-gpu bench bench-gpu soak format docs setup install clean distclean help
 
 ## all                  the library and the command: build/libturbo.so, build/turbo (the default)
-all: $(LIBTURBO) $(if $(TOOL_O),$(TURBO))
+all: $(LIBTURBO) $(if $(TOOL_O),$(COMMAND))
 
 lib: $(LIBTURBO)
 
@@ -190,6 +190,11 @@ $(HOOKS_OK): tests/check_hooks.sh tests/check_hooks.awk shim/hooks.def shim/hook
 
 # ---- objects ------------------------------------------------------------------------
 
+# What answers dlsym() runs before a sanitizer's runtime is up and before interposed string
+# functions work: plain code that calls none of them (shim/text.h).
+EARLY_O := $(patsubst %,$(OBJ)/shim/%.o,elfsym lookup hooks)
+$(EARLY_O): EARLY = -fno-builtin -fno-tree-loop-distribute-patterns $(if $(SAN),-fno-sanitize=all)
+
 # The most specific pattern wins.
 $(OBJ)/%.o: FLAGS = $(LIB_CFLAGS)
 $(OBJ)/tests/%.o $(OBJ)/tools/%.o: FLAGS = $(TEST_CFLAGS)
@@ -205,7 +210,7 @@ $(OBJ)/gen/%.o: $(GEN)/%.S | $(GENERATED)
 $(OBJ)/%.o: %.c | $(GENERATED)
 	$(call say,CC,$@)
 	@mkdir -p $(@D)
-	$(Q)$(CC) $(FLAGS) $(CFLAGS) -MMD -MP -c -o $@ $<
+	$(Q)$(CC) $(FLAGS) $(EARLY) $(CFLAGS) -MMD -MP -c -o $@ $<
 
 $(OBJ)/%.o: %.S | $(GENERATED)
 	$(call say,AS,$@)
@@ -223,7 +228,7 @@ $(ARCHIVE): $(LIB_O)
 	$(Q)rm -f $@ && ar rcs $@ $(LIB_O)
 
 # The command takes the option table and the stats format from the library's own objects.
-$(TURBO): $(TOOL_O) $(ARCHIVE)
+$(COMMAND): $(TOOL_O) $(ARCHIVE)
 	$(call say,LD,$@)
 	$(Q)$(CC) $(SAN_FLAGS) -pthread $(LDFLAGS) -o $@ $(TOOL_O) $(ARCHIVE) $(LDLIBS)
 
@@ -331,7 +336,7 @@ demo: setup-build
 
 .PHONY: demo-run
 demo-run: all $(SIM) $(DEMO_PROGS)
-	$(Q)BUILD='$(abspath $(BUILD))' TURBO='$(abspath $(TURBO))' SIM_DIR='$(abspath $(SIM_DIR))' bash tools/demo/demo.sh
+	$(Q)BUILD='$(abspath $(BUILD))' SIM_DIR='$(abspath $(SIM_DIR))' bash tools/demo/demo.sh
 
 ## bench                benchmarks that run on any machine
 bench: all $(SIM) $(BENCH_PROGS)
@@ -356,14 +361,14 @@ format:
 	$(Q)clang-format -i $(shell git ls-files '*.c' '*.h')
 
 ## docs                 rewrite the option table in README.md
-docs: $(TURBO)
-	$(Q)$(TURBO) options --markdown | awk -f tools/docs.awk - README.md > $(BUILD)/README.md && cp $(BUILD)/README.md README.md
+docs: $(COMMAND)
+	$(Q)$(COMMAND) options --markdown | awk -f tools/docs.awk - README.md > $(BUILD)/README.md && cp $(BUILD)/README.md README.md
 
 ## install              copy the library and the command below PREFIX
 install: all
 	install -d '$(DESTDIR)$(PREFIX)/lib' '$(DESTDIR)$(PREFIX)/bin'
 	install -m 755 $(LIBTURBO) '$(DESTDIR)$(PREFIX)/lib/libturbo.so'
-	install -m 755 $(TURBO) '$(DESTDIR)$(PREFIX)/bin/turbo'
+	install -m 755 $(COMMAND) '$(DESTDIR)$(PREFIX)/bin/turbo'
 
 ## clean                remove the build directories (fetched headers stay)
 clean:

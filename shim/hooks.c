@@ -7,11 +7,11 @@
 #include "hooks.h"
 
 #include <stddef.h>
-#include <string.h>
 
 #include "guard.h"
 #include "real.h"
 #include "stats.h"
+#include "text.h"
 
 /* What the count stubs (count_stub_*.inc) have built in. */
 _Static_assert(offsetof(struct stats_area, lanes) == 4096, "STUB_LANES_OFF");
@@ -46,7 +46,7 @@ static bool may_be_known(const char *name)
 		return name[1] == 'u';
 	if (name[0] == 'p')
 		name++;
-	return strncmp(name, "nccl", 4) == 0;
+	return text_begins(name, "nccl");
 }
 
 const struct hook_row *hook_find(const char *name)
@@ -56,7 +56,7 @@ const struct hook_row *hook_find(const char *name)
 	size_t low = 0, high = HOOK_COUNT;
 	while (low < high) {
 		size_t middle = low + (high - low) / 2;
-		int order = strcmp(name, hook_table[middle].name);
+		int order = text_order(name, hook_table[middle].name);
 		if (order == 0)
 			return &hook_table[middle];
 		if (order < 0)
