@@ -1,6 +1,7 @@
 /* life.c - the state of life.h. */
 #include "life.h"
 
+#include "log.h"
 #include "options.h"
 #include "real.h"
 #include "stats.h"
@@ -55,6 +56,7 @@ void life_cuda_ready(void)
 	__atomic_store_n(&engaged, 1, __ATOMIC_RELAXED);
 	stats_publish();
 	policies_cuda_ready();
+	log_debug("cuInit succeeded: engaged");
 	__atomic_store_n(&cuda, CUDA_READY, __ATOMIC_RELEASE);
 }
 
