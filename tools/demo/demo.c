@@ -39,7 +39,8 @@
 	X(cuDevicePrimaryCtxRetain) X(cuDevicePrimaryCtxRelease_v2) X(cuCtxSetCurrent)                           \
 	X(cuModuleLoadData) X(cuModuleGetFunction) X(cuLaunchKernel)                                             \
 	X(cuStreamCreate) X(cuStreamSynchronize) X(cuStreamDestroy_v2)                                           \
-	X(cuMemAlloc_v2) X(cuMemFree_v2) X(cuMemsetD8_v2) X(cuMemcpyHtoDAsync_v2) X(cuMemcpyDtoHAsync_v2)
+	X(cuMemAlloc_v2) X(cuMemFree_v2) X(cuMemsetD8_v2) X(cuMemcpyHtoDAsync_v2) X(cuMemcpyDtoHAsync_v2)         \
+	X(cuMemcpyDtoDAsync_v2)
 
 static struct {
 #define MEMBER(f) __typeof__(&f) f;
@@ -197,6 +198,7 @@ static void add_to(struct job *j, CUdeviceptr p, uint32_t v)
 static void mix(struct job *j, uint64_t v)
 {
 	j->sum = (j->sum ^ v) * 0x9e3779b97f4a7c15u;
+	j->sum ^= j->sum >> 29;
 }
 
 static void take_step(struct job *j, int step, const unsigned char *host)
@@ -204,6 +206,8 @@ static void take_step(struct job *j, int step, const unsigned char *host)
 	uint64_t n = j->bytes / 4, loss = 0;
 	CU(cuMemsetD8_v2, j->loss, 0, sizeof(loss));
 	CU(cuMemcpyHtoDAsync_v2, j->batch, host, j->bytes, j->stream);
+	if (step == 0) /* so that no two words of the state are alike */
+		CU(cuMemcpyDtoDAsync_v2, j->state, j->batch, j->bytes, j->stream);
 	add_to(j, j->batch, (uint32_t)step);
 	launch(j, j->checksum64, (void *[]){&j->batch, &n, &j->loss});
 	CU(cuMemcpyDtoHAsync_v2, &loss, j->loss, sizeof(loss), j->stream);
@@ -252,7 +256,6 @@ static void set_up(struct job *j, size_t bytes, bool simulated)
 	CU(cuMemAlloc_v2, &j->batch, bytes);
 	CU(cuMemAlloc_v2, &j->state, bytes);
 	CU(cuMemAlloc_v2, &j->loss, 8);
-	CU(cuMemsetD8_v2, j->state, 0, bytes);
 	j->checkpoint = malloc(bytes);
 	if (!j->checkpoint)
 		fail("malloc", "no memory");
