@@ -33,7 +33,7 @@ SAN=${SAN:-}
 lib=$BUILD/libturbo.so
 sim=$BUILD/sim
 export BUILD SAN
-export SIM_DIR=$sim LIBTURBO=$lib TURBO_LIB=$lib
+export SIM_DIR=$sim LIBTURBO=$lib
 if [ -z "$limit" ]; then
 	limit=120
 	[ -z "$SAN" ] || limit=480

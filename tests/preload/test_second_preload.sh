@@ -39,7 +39,7 @@ for soname in libjemalloc.so.2 libtcmalloc_minimal.so.4; do
 		continue
 	fi
 	both_orders $soname "$library" /bin/true
-	both_orders $soname "$library" ls -la /
+	both_orders $soname "$library" ls -la /usr
 	both_orders $soname "$library" bash -c 'for i in 1 2 3; do (echo $i); done | sort -r'
 	have python3 && both_orders $soname "$library" python3 -c "$python_work"
 	have python3 && both_orders $soname "$library" python3 -c \

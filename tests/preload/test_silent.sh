@@ -17,7 +17,7 @@ compare()
 
 compare true /bin/true
 compare false /bin/false
-compare ls ls -la /
+compare ls ls -la /usr
 compare 'ls of a missing file' ls /nonexistent/file
 compare bash bash -c 'for i in 1 2 3; do echo $i; (exit $i); done; echo to stderr >&2; exit 7'
 compare 'bash, killed' bash -c 'kill -TERM $$'
