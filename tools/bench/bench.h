@@ -53,15 +53,16 @@ static inline FILE *bench_child(bool preloaded)
 	char self[4096], line[16384];
 	ssize_t n = readlink("/proc/self/exe", self, sizeof(self) - 1);
 	self[n > 0 ? n : 0] = '\0';
-	snprintf(line, sizeof(line), "env %s%s%s LD_LIBRARY_PATH='%s' '%s' --child", preloaded ? "LD_PRELOAD='" : "-u LD_PRELOAD",
-	         preloaded ? bench_env("BUILD") : "", preloaded ? "/libturbo.so'" : "", bench_env("SIM_DIR"), self);
+	snprintf(line, sizeof(line), "env %s%s%s LD_LIBRARY_PATH='%s' '%s' --child",
+			 preloaded ? "LD_PRELOAD='" : "-u LD_PRELOAD", preloaded ? bench_env("BUILD") : "",
+			 preloaded ? "/libturbo.so'" : "", bench_env("SIM_DIR"), self);
 	return popen(line, "r");
 }
 
 struct bench_line {
-	const char *key;   /* as the child prints it */
+	const char *key; /* as the child prints it */
 	const char *title;
-	double limit;      /* most that the preloaded run may be slower, in `unit` */
+	double limit; /* most that the preloaded run may be slower, in `unit` */
 };
 
 #define BENCH_ROUNDS_MAX 64
@@ -83,7 +84,8 @@ static inline bool bench_round(bool preloaded, const struct bench_line *line, in
 }
 
 /* Runs `rounds` pairs and prints the table. Returns the exit code: 0 every limit held, 1 not. */
-static inline int bench_compare(const char *title, const char *unit, const struct bench_line *line, int lines, int rounds)
+static inline int bench_compare(const char *title, const char *unit, const struct bench_line *line, int lines,
+								int rounds)
 {
 	static double v[2][32][BENCH_ROUNDS_MAX];
 	double once[32];
@@ -93,7 +95,8 @@ static inline int bench_compare(const char *title, const char *unit, const struc
 			/* Who goes first alternates, so that neither always finds the warmer machine. */
 			bool preloaded = (p + r) % 2;
 			if (!bench_round(preloaded, line, lines, once)) {
-				fprintf(stderr, "bench: the %s run of '%s' failed\n", preloaded ? "preloaded" : "bare", title);
+				fprintf(stderr, "bench: the %s run of '%s' failed\n", preloaded ? "preloaded" : "bare",
+						title);
 				return 1;
 			}
 			for (int i = 0; i < lines; i++)
@@ -105,7 +108,7 @@ static inline int bench_compare(const char *title, const char *unit, const struc
 		double bare = bench_median(v[0][i], rounds), with = bench_median(v[1][i], rounds);
 		bool ok = with - bare <= line[i].limit;
 		printf("%-44s %10.1f %10.1f %9.1f %8.0f  %s\n", line[i].title, bare, with, with - bare, line[i].limit,
-		       ok ? "PASS" : "MISS");
+			   ok ? "PASS" : "MISS");
 		missed += !ok;
 	}
 	puts("");

@@ -15,7 +15,8 @@ static double start_us(char *const *argv)
 	pid_t pid;
 	int status;
 	double start = bench_now_ns();
-	if (posix_spawnp(&pid, argv[0], NULL, NULL, argv, environ) != 0 || waitpid(pid, &status, 0) != pid || status != 0) {
+	if (posix_spawnp(&pid, argv[0], NULL, NULL, argv, environ) != 0 || waitpid(pid, &status, 0) != pid ||
+		status != 0) {
 		fprintf(stderr, "bench_start: cannot run %s\n", argv[0]);
 		exit(1);
 	}

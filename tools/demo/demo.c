@@ -29,18 +29,20 @@
 
 #define FILES 6
 #define LOADERS 4
-#define SLOTS 6         /* host buffers; FILES and SLOTS are independent */
-#define CHECKPOINT 4    /* steps between checkpoints */
+#define SLOTS 6      /* host buffers; FILES and SLOTS are independent */
+#define CHECKPOINT 4 /* steps between checkpoints */
 
 /* ---- the driver, as a runtime library finds it ---- */
 
-#define DRIVER(X)                                                                                            \
-	X(cuInit) X(cuDeviceGet) X(cuDeviceGetCount) X(cuDeviceGetName) X(cuGetErrorName)                        \
-	X(cuDevicePrimaryCtxRetain) X(cuDevicePrimaryCtxRelease_v2) X(cuCtxSetCurrent)                           \
-	X(cuModuleLoadData) X(cuModuleGetFunction) X(cuLaunchKernel)                                             \
-	X(cuStreamCreate) X(cuStreamSynchronize) X(cuStreamDestroy_v2)                                           \
-	X(cuMemAlloc_v2) X(cuMemFree_v2) X(cuMemsetD8_v2) X(cuMemcpyHtoDAsync_v2) X(cuMemcpyDtoHAsync_v2)         \
-	X(cuMemcpyDtoDAsync_v2)
+/* clang-format off */
+#define DRIVER(X) \
+	X(cuInit) X(cuDeviceGet) X(cuDeviceGetCount) X(cuDeviceGetName) X(cuGetErrorName) \
+	X(cuDevicePrimaryCtxRetain) X(cuDevicePrimaryCtxRelease_v2) X(cuCtxSetCurrent) \
+	X(cuModuleLoadData) X(cuModuleGetFunction) X(cuLaunchKernel) \
+	X(cuStreamCreate) X(cuStreamSynchronize) X(cuStreamDestroy_v2) \
+	X(cuMemAlloc_v2) X(cuMemFree_v2) X(cuMemsetD8_v2) \
+	X(cuMemcpyHtoDAsync_v2) X(cuMemcpyDtoHAsync_v2) X(cuMemcpyDtoDAsync_v2)
+/* clang-format on */
 
 static struct {
 #define MEMBER(f) __typeof__(&f) f;
@@ -70,8 +72,8 @@ static const char *open_driver(bool *simulated)
 	void *lib = dlopen("libcuda.so.1", RTLD_NOW);
 	if (!lib)
 		return "no libcuda.so.1";
-#define LOOKUP(f)                                     \
-	if (!(cu.f = (__typeof__(cu.f))dlsym(lib, #f)))   \
+#define LOOKUP(f)                                   \
+	if (!(cu.f = (__typeof__(cu.f))dlsym(lib, #f))) \
 		return "libcuda.so.1 lacks " #f;
 	DRIVER(LOOKUP)
 #undef LOOKUP
@@ -86,12 +88,12 @@ static const char *open_driver(bool *simulated)
 
 struct loader {
 	const char *dir;
-	size_t bytes;           /* of one batch */
+	size_t bytes; /* of one batch */
 	int steps;
-	pthread_mutex_t lock;   /* guards ready and taken */
-	pthread_cond_t moved;   /* one of them changed */
-	int ready[SLOTS];       /* batch number in the slot + 1; 0: empty */
-	int taken;              /* batches that the training loop is done with */
+	pthread_mutex_t lock; /* guards ready and taken */
+	pthread_cond_t moved; /* one of them changed */
+	int ready[SLOTS];     /* batch number in the slot + 1; 0: empty */
+	int taken;            /* batches that the training loop is done with */
 	unsigned char *slot[SLOTS];
 };
 

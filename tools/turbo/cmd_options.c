@@ -49,34 +49,32 @@ static const char *or_dash(const char *text)
 	return *text ? text : "-";
 }
 
-static int widest(const char *(*column)(int), int least)
+static void widen(int *width, const char *text)
 {
-	int width = least;
-	for (int i = 0; i < OPT_COUNT; i++) {
-		int n = (int)strlen(or_dash(column(i)));
-		if (n > width)
-			width = n;
-	}
-	return width;
+	int n = (int)strlen(or_dash(text));
+	if (n > *width)
+		*width = n;
 }
-
-static const char *name_of(int i) { return option_table[i].name; }
-static const char *now_of(int i) { return option_text((enum option_id)i); }
-static const char *safe_of(int i) { return option_table[i].safe; }
-static const char *max_of(int i) { return option_table[i].max; }
 
 static void print_text(void)
 {
-	int name = widest(name_of, 6), now = widest(now_of, 3), safe = widest(safe_of, 4), max = widest(max_of, 3);
+	int name = 6, now = 3, safe = 4, max = 3; /* as wide as the titles */
 	char buf[256];
+	for (int i = 0; i < OPT_COUNT; i++) {
+		widen(&name, option_table[i].name);
+		widen(&now, option_text((enum option_id)i));
+		widen(&safe, option_table[i].safe);
+		widen(&max, option_table[i].max);
+	}
 	if (now > 16)
 		now = 16; /* a long path pushes its own row only */
 	printf("%-*s  %-*s   %-*s  %-*s  %s\n", name, "OPTION", now, "NOW", safe, "SAFE", max, "MAX", "ALLOWED");
 	for (int i = 0; i < OPT_COUNT; i++) {
 		const struct option_row *row = &option_table[i];
-		printf("%-*s  %-*s %c %-*s  %-*s  %s\n", name, row->name, now, or_dash(now_of(i)),
-		       option_is_set((enum option_id)i) ? '*' : ' ', safe, or_dash(row->safe), max, or_dash(row->max),
-		       spaced(row->values, buf, sizeof(buf)));
+		char mark = option_is_set((enum option_id)i) ? '*' : ' ';
+		printf("%-*s  %-*s %c %-*s  %-*s  %s\n", name, row->name, now,
+			   or_dash(option_text((enum option_id)i)), mark, safe, or_dash(row->safe), max,
+			   or_dash(row->max), spaced(row->values, buf, sizeof(buf)));
 		print_wrapped(row->text);
 	}
 }
@@ -89,7 +87,7 @@ static void print_markdown(void)
 	for (int i = 0; i < OPT_COUNT; i++) {
 		const struct option_row *row = &option_table[i];
 		printf("| `%s` | %s | %s | %s | %s |\n", row->name, spaced(row->values, buf, sizeof(buf)),
-		       or_dash(row->safe), or_dash(row->max), row->text);
+			   or_dash(row->safe), or_dash(row->max), row->text);
 	}
 }
 

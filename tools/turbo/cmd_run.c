@@ -129,7 +129,7 @@ static void say_fit(const struct program *p)
 	};
 	if (p->fit != PROGRAM_FITS)
 		fprintf(stderr, "turbo run: libturbo cannot be loaded into %s: %s; it runs without\n", p->image,
-		        why[p->fit]);
+				why[p->fit]);
 }
 
 /* Static and privileged programs ignore the variable, and their children may still use it;

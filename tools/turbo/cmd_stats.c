@@ -74,7 +74,8 @@ static const char *uptime(const struct stats_file *f, char *buf, size_t size)
 	return buf;
 }
 
-static const struct stats_cell *cell_named(const struct stats_file *f, const char *stem, int n, const char *end)
+static const struct stats_cell *cell_named(const struct stats_file *f, const char *stem, int n,
+										   const char *end)
 {
 	for (uint32_t i = f->head.calls; i < f->head.cells; i++) {
 		const char *name = f->cell[i].name;
@@ -129,7 +130,8 @@ static void print_counters(const struct stats_file *f, bool all)
 
 static int by_count(const void *a, const void *b)
 {
-	const struct stats_cell *x = *(const struct stats_cell *const *)a, *y = *(const struct stats_cell *const *)b;
+	const struct stats_cell *x = *(const struct stats_cell *const *)a,
+							*y = *(const struct stats_cell *const *)b;
 	if (x->value != y->value)
 		return x->value < y->value ? 1 : -1;
 	return strcmp(x->name, y->name);
@@ -154,7 +156,7 @@ static void print_calls(const struct stats_file *f, bool all)
 		rest += order[i]->value;
 	if (n > shown)
 		printf("%u more (--all shows them)%*s  %14s\n", n - shown, n - shown > 9 ? 13 : 14, "",
-		       grouped(rest, buf, sizeof(buf)));
+			   grouped(rest, buf, sizeof(buf)));
 	if (n == 0)
 		puts("none yet");
 	free(order);
@@ -166,7 +168,7 @@ static void print_text(const struct stats_file *f, bool all)
 	printf("process   %u  %s\n", f->head.pid, f->head.command);
 	printf("libturbo  %s\n", f->head.version_text);
 	printf("uptime    %s%s\n\n", uptime(f, buf, sizeof(buf)),
-	       f->life == STATS_ELSEWHERE ? " (another pid namespace, probably a container)" : "");
+		   f->life == STATS_ELSEWHERE ? " (another pid namespace, probably a container)" : "");
 	print_counters(f, all);
 	print_calls(f, all);
 }
@@ -183,7 +185,8 @@ static void print_json_string(const char *s)
 	putchar('"');
 }
 
-static void print_json_cells(const struct stats_file *f, const char *key, uint32_t from, uint32_t to, bool zeros)
+static void print_json_cells(const struct stats_file *f, const char *key, uint32_t from, uint32_t to,
+							 bool zeros)
 {
 	const char *comma = "";
 	printf(",\"%s\":{", key);
@@ -203,7 +206,7 @@ static void print_json(const struct stats_file *f, bool all)
 	static const char *const running[] = {
 		[STATS_ENDED] = "false", [STATS_RUNNING] = "true", [STATS_ELSEWHERE] = "null"};
 	printf("{\"pid\":%u,\"running\":%s,\"start_ns\":%" PRIu64 ",\"version\":", f->head.pid, running[f->life],
-	       f->head.start_ns);
+		   f->head.start_ns);
 	print_json_string(f->head.version_text);
 	fputs(",\"command\":", stdout);
 	print_json_string(f->head.command);
@@ -241,8 +244,10 @@ static int show(uint32_t pid, bool json, bool all)
 	static struct stats_file f;
 	char path[4096], why[256];
 	if (!stats_file_find(pid, path, sizeof(path)))
-		return failure("stats", "process %u has no counters: libturbo is not loaded in it, or it has not used "
-		               "CUDA yet, or it is another user's (`turbo stats` lists those that have)", pid);
+		return failure("stats",
+					   "process %u has no counters: libturbo is not loaded in it, or it has not used "
+					   "CUDA yet, or it is another user's (`turbo stats` lists those that have)",
+					   pid);
 	if (!stats_file_read(path, &f, why, sizeof(why)))
 		return failure("stats", "%s: %s", path, why);
 	if (f.head.pid != pid) {

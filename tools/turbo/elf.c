@@ -81,7 +81,7 @@ static void read_dynamic(const struct image *img, const ElfW(Phdr) *ph, struct e
 	for (size_t i = 0; i < n && dyn[i].d_tag != DT_NULL && facts->needed_count < max; i++)
 		if (dyn[i].d_tag == DT_NEEDED && dyn[i].d_un.d_val < img->size)
 			read_string(img, strtab + dyn[i].d_un.d_val, facts->needed[facts->needed_count++],
-			            sizeof(facts->needed[0]));
+						sizeof(facts->needed[0]));
 }
 
 static int read_image(struct image *img, struct elf_facts *facts)
@@ -89,11 +89,11 @@ static int read_image(struct image *img, struct elf_facts *facts)
 	if (!read_at(img, &img->ehdr, 0, sizeof(img->ehdr)) || memcmp(img->ehdr.e_ident, ELFMAG, SELFMAG))
 		return 0;
 	facts->native = img->ehdr.e_ident[EI_CLASS] == ELFCLASS64 && img->ehdr.e_ident[EI_DATA] == ELFDATA2LSB &&
-	                img->ehdr.e_machine == NATIVE_MACHINE;
+					img->ehdr.e_machine == NATIVE_MACHINE;
 	if (!facts->native)
 		return 1;
 	if (img->ehdr.e_phentsize != sizeof(ElfW(Phdr)) || img->ehdr.e_phnum > PHDR_MAX ||
-	    !read_at(img, img->phdr, img->ehdr.e_phoff, img->ehdr.e_phnum * sizeof(ElfW(Phdr))))
+		!read_at(img, img->phdr, img->ehdr.e_phoff, img->ehdr.e_phnum * sizeof(ElfW(Phdr))))
 		return 1;
 	for (unsigned i = 0; i < img->ehdr.e_phnum; i++)
 		if (img->phdr[i].p_type == PT_INTERP)

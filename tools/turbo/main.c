@@ -9,7 +9,9 @@
 
 const struct command commands[] = {
 	{
-		"run", cmd_run, "run [--preset P] [-o NAME=VALUE]... [--] CMD [ARG]...",
+		"run",
+		cmd_run,
+		"run [--preset P] [-o NAME=VALUE]... [--] CMD [ARG]...",
 		"run CMD with libturbo loaded",
 		"  --preset P       off, observe, safe or max; the same as -o TURBO=P\n"
 		"  -o NAME=VALUE    set an option; TURBO_COPY=off, COPY=off and copy=off are the same\n"
@@ -20,7 +22,9 @@ const struct command commands[] = {
 		"A short summary of what was sped up is printed on stderr when CMD ends (TURBO_SUMMARY).\n",
 	},
 	{
-		"options", cmd_options, "options [--markdown]",
+		"options",
+		cmd_options,
+		"options [--markdown]",
 		"list the options, their values and the value in force",
 		"  --markdown       the table as README.md has it\n"
 		"\n"
@@ -28,7 +32,9 @@ const struct command commands[] = {
 		"environment sets.\n",
 	},
 	{
-		"stats", cmd_stats, "stats [PID] [--json] [--all]",
+		"stats",
+		cmd_stats,
+		"stats [PID] [--json] [--all]",
 		"show what libturbo counts in a running process",
 		"  --json           one JSON object, for programs\n"
 		"  --all            counters at zero and every symbol too\n"
@@ -59,7 +65,8 @@ static void help(FILE *to)
 	for (const struct command *c = commands; c->name; c++)
 		fprintf(to, "  %-10s %s\n", c->name, c->summary);
 	fputs("\n  turbo help COMMAND    more about one command\n"
-	      "  turbo --version       version of this command\n", to);
+		  "  turbo --version       version of this command\n",
+		  to);
 }
 
 int usage_error(const char *name, const char *fmt, ...)

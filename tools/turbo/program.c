@@ -126,8 +126,8 @@ static bool gains_privilege(const char *path)
 
 static bool is_runtime(const char *soname)
 {
-	static const char *const prefix[] = {"libasan.so", "libtsan.so", "libubsan.so", "liblsan.so",
-	                                     "libhwasan.so", "libclang_rt."};
+	static const char *const prefix[] = {"libasan.so", "libtsan.so",   "libubsan.so",
+										 "liblsan.so", "libhwasan.so", "libclang_rt."};
 	for (size_t i = 0; i < sizeof(prefix) / sizeof(prefix[0]); i++)
 		if (!strncmp(soname, prefix[i], strlen(prefix[i])))
 			return true;
@@ -200,7 +200,7 @@ static void find_runtimes(const struct elf_facts *elf, struct program *p)
 		have_listing = true;
 		size_t used = strlen(p->runtimes);
 		if (listed_path(listing, elf->needed[i], path, sizeof(path)) &&
-		    used + strlen(path) + 2 < sizeof(p->runtimes))
+			used + strlen(path) + 2 < sizeof(p->runtimes))
 			stpcpy(stpcpy(p->runtimes + used, used ? ":" : ""), path);
 	}
 }

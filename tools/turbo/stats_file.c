@@ -99,10 +99,12 @@ static bool check_header(const struct stats_header *h, size_t size, char *why, s
 	if (memcmp(h->magic, STATS_MAGIC, sizeof(h->magic)))
 		return refuse(why, why_size, "it is not a libturbo stats page");
 	if (h->version != STATS_VERSION)
-		return refuse(why, why_size, "it has format %u, this command reads format %u; use the `turbo` of that version",
-		              h->version, STATS_VERSION);
+		return refuse(why, why_size,
+					  "it has format %u, this command reads format %u; use the `turbo` of that version",
+					  h->version, STATS_VERSION);
 	if (h->lanes == 0 || h->lanes > LANES_MAX || h->cells == 0 || h->cells > CELLS_MAX || h->calls > h->cells)
-		return refuse(why, why_size, "it is damaged (%u lanes, %u cells, %u calls)", h->lanes, h->cells, h->calls);
+		return refuse(why, why_size, "it is damaged (%u lanes, %u cells, %u calls)", h->lanes, h->cells,
+					  h->calls);
 	if (h->lane_bytes % 8 || h->lane_bytes / 8 < h->cells)
 		return refuse(why, why_size, "it is damaged (%u cells do not fit %u bytes)", h->cells, h->lane_bytes);
 	if (h->lanes_off % 8 || !inside(h->lanes_off, (uint64_t)h->lanes * h->lane_bytes, size))
@@ -203,7 +205,7 @@ bool stats_file_read(const char *path, struct stats_file *f, char *why, size_t w
 		f->text = strndup(file + f->head.names_off, f->head.names_bytes);
 		f->cell = calloc(f->head.cells, sizeof(*f->cell));
 		ok = f->text && f->cell ? read_names(f) || refuse(why, why_size, "it is damaged (its table of names)")
-		                        : refuse(why, why_size, "no memory for %u counters", f->head.cells);
+								: refuse(why, why_size, "no memory for %u counters", f->head.cells);
 	}
 	if (ok) {
 		take_texts(&f->head);

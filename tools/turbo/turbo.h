@@ -49,18 +49,18 @@ bool library_find(char *buf, size_t size);
 
 /* program.c: what `turbo run` must know about CMD before it is started. */
 enum program_fit {
-	PROGRAM_FITS,        /* the loader will take LD_PRELOAD */
-	PROGRAM_STATIC,      /* no dynamic loader at all */
-	PROGRAM_SETUID,      /* the loader ignores LD_PRELOAD in secure mode */
-	PROGRAM_FOREIGN,     /* another machine or word size than libturbo's */
-	PROGRAM_OTHER_LIBC,  /* a loader that is not glibc's */
+	PROGRAM_FITS,       /* the loader will take LD_PRELOAD */
+	PROGRAM_STATIC,     /* no dynamic loader at all */
+	PROGRAM_SETUID,     /* the loader ignores LD_PRELOAD in secure mode */
+	PROGRAM_FOREIGN,    /* another machine or word size than libturbo's */
+	PROGRAM_OTHER_LIBC, /* a loader that is not glibc's */
 };
 
 struct program {
-	char path[4096];      /* CMD, found as execvp finds it */
-	char image[4096];     /* the ELF file that will run: CMD, or the interpreter of its #! line */
+	char path[4096];  /* CMD, found as execvp finds it */
+	char image[4096]; /* the ELF file that will run: CMD, or the interpreter of its #! line */
 	enum program_fit fit;
-	char runtimes[4096];  /* sanitizer runtimes that must come first, colon-separated; "" */
+	char runtimes[4096]; /* sanitizer runtimes that must come first, colon-separated; "" */
 };
 
 /* Returns 0, or an errno: ENOENT not found, EACCES not executable, … */
@@ -68,9 +68,9 @@ int program_inspect(const char *cmd, struct program *p);
 
 /* elf.c: the few facts of an ELF file that matter here. */
 struct elf_facts {
-	bool native;          /* same class, byte order and machine as this command */
-	bool loader_itself;   /* no PT_INTERP, but a shared object with a DT_SONAME: ld.so */
-	char interp[4096];    /* PT_INTERP, "" when static */
+	bool native;        /* same class, byte order and machine as this command */
+	bool loader_itself; /* no PT_INTERP, but a shared object with a DT_SONAME: ld.so */
+	char interp[4096];  /* PT_INTERP, "" when static */
 	size_t needed_count;
 	char needed[32][128]; /* the first DT_NEEDED names */
 };
@@ -95,7 +95,7 @@ struct stats_file {
 	struct stats_cell *cell;  /* head.cells of them; the first head.calls count calls by symbol */
 	enum stats_life life;
 	char path[4096];
-	char *text;               /* the names; owned */
+	char *text; /* the names; owned */
 };
 
 /* Reads `path` for the user `uid`. On failure returns false and says why in `why`. */
