@@ -1,0 +1,160 @@
+#!/usr/bin/env python3
+"""make bench-gpu: host/device copies, pinned, native and staged, side by side.
+
+    run_bench.py [--quick] [--rounds N] [--env NAME=VALUE,...] [--markdown FILE] [--json FILE]
+    run_bench.py --sweep 'TURBO_COPY_THREADS=4;TURBO_COPY_THREADS=8,TURBO_COPY_RING_MB=64' [--quick]
+
+copy_bench runs bare and with libturbo.so preloaded in turns, at least three rounds, each in a process
+of its own; the table shows medians over the rounds. pinned: the driver's pinned copy, measured in the
+same processes; native: the driver's pageable copy; staged: the same call with libturbo.so.
+Exit status: 0, 1 a limit is missed or bytes were wrong, 77 no GPU.
+"""
+import argparse
+import json
+import os
+import sys
+import time
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), *[os.pardir] * 3, "tests", "gpu"))
+import harness as h  # noqa: E402
+import bench_table as table  # noqa: E402
+
+ALL = "4,64,1K,4K,16K,64K,256K,512K,1M,2M,4M,8M,16M,37M,64M,128M,256M,512M,1G"
+QUICK = "4,4K,64K,1M,4M,16M,64M,256M,1G"
+# Each a --cells of copy_bench. The last two: what loader workers hand over, and `.cpu()`.
+FULL_CELLS = ["h2d,d2h:pinned,heap:async:" + ALL, "h2d,d2h:heap:sync:4,4K,64K,1M,16M,64M",
+              "h2d:shm:async:16M,64M,256M", "d2h:fresh:async:16M,64M,256M"]
+QUICK_CELLS = ["h2d,d2h:pinned,heap:async:" + QUICK, "h2d:shm:async:64M"]
+SWEEP_CELLS = ["h2d,d2h:pinned,heap:async:1M,2M,4M,8M,16M,37M,64M,256M,1G", "h2d:shm:async:64M"]
+
+
+def parse_cells(text):
+    """copy_bench's output: {(op, kind, api, bytes): {total_ns, ...}}."""
+    cells = {}
+    for line in text.splitlines():
+        if not line.startswith("cell "):
+            continue
+        f = dict(x.split("=", 1) for x in line.split()[1:])
+        key = (f["op"], f["kind"], f["api"], int(f["bytes"]))
+        cells[key] = {k: int(v) for k, v in f.items() if k.endswith("_ns") or k == "reps"}
+        cells[key]["verify"] = f["verify"]
+    return cells
+
+
+def measure(mode, extra, cells, cell_ms, verify):
+    args = [h.program("copy_bench"), "--cell-ms", str(cell_ms)]
+    for c in cells:
+        args += ["--cells", c]
+    if not verify:
+        args.append("--no-verify")
+    p = h.run(args, mode, extra, limit=200)
+    if p.status == h.SKIP:
+        raise h.Skip(p.out.strip())
+    got = parse_cells(p.out)
+    wrong = [k for k, v in got.items() if v["verify"].startswith("FAIL")]
+    if p.status != 0 and not wrong:
+        raise RuntimeError("copy_bench, %s: %s" % (mode, p.why()))
+    return got, wrong, p.seconds
+
+
+def merge(runs):
+    """Medians over the rounds, cell by cell."""
+    out = {}
+    for key in runs[0]:
+        present = [r[key] for r in runs if key in r]
+        out[key] = {f: h.median([p[f] for p in present]) for f in present[0] if f != "verify"}
+    return out
+
+
+def rounds_of(settings, cells, a):
+    """settings: [(name, mode, env)]. Runs them in turns; {name: merged cells}, rounds, wrong cells."""
+    runs = {name: [] for name, _, _ in settings}
+    wrong, started, done, last = [], time.monotonic(), 0, 0.0
+    while done < a.rounds or (not a.rounds_given and time.monotonic() - started + last < a.budget):
+        begun = time.monotonic()
+        order = settings if done % 2 == 0 else settings[::-1]
+        for name, mode, env in order:
+            got, bad, seconds = measure(mode, env, cells, a.cell_ms, verify=done == 0)
+            runs[name].append(got)
+            wrong += ["%s: %s %s %s %d bytes" % (name, *k) for k in bad]
+            print("# round %d, %s: %.1f s" % (done + 1, name, seconds), file=sys.stderr, flush=True)
+        last = time.monotonic() - begun
+        done += 1
+        if done >= 9:
+            break
+    return {name: merge(r) for name, r in runs.items()}, done, wrong
+
+
+def parse_env(text):
+    env = {}
+    for part in filter(None, (text or "").split(",")):
+        name, eq, value = part.partition("=")
+        if not eq or not name.startswith("TURBO"):
+            raise SystemExit("run_bench.py: expected TURBO_NAME=VALUE, got %r" % part)
+        env[name] = value
+    return env
+
+
+def bench(a):
+    env = parse_env(a.env)
+    settings = [("native", h.BARE, {}), ("staged", h.PRELOADED, env)]
+    merged, rounds, wrong = rounds_of(settings, QUICK_CELLS if a.quick else FULL_CELLS, a)
+    rows = table.rows(merged["native"], merged["staged"])
+    machine = h.machine()
+    command = "python3 tools/bench/gpu/run_bench.py" + "".join(" " + x for x in sys.argv[1:] if "markdown" not in x
+                                                               and x != a.markdown)
+    about = table.about(machine, rounds, command, env)
+    print(about)
+    print(table.text(rows))
+    missed = [r for r in rows if r["verdict"] == "MISS"]
+    for line in wrong:
+        print("WRONG BYTES %s" % line)
+    print("%d rows, %d limits missed, %d cells with wrong bytes" % (len(rows), len(missed), len(wrong)))
+    if a.markdown:
+        with open(a.markdown, "w") as f:
+            f.write(table.markdown(rows, about))
+    if a.json:
+        with open(a.json, "w") as f:
+            json.dump({"machine": machine, "date": time.strftime("%Y-%m-%d"), "rounds": rounds, "env": env,
+                       "rows": rows, "wrong": wrong}, f, indent=1)
+    return 1 if missed or wrong else 0
+
+
+def sweep(a):
+    settings = [("native", h.BARE, {}), ("default", h.PRELOADED, parse_env(a.env))]
+    for text in a.sweep.split(";"):
+        settings.append((text.replace("TURBO_COPY_", "").lower(), h.PRELOADED, {**parse_env(a.env), **parse_env(text)}))
+    merged, rounds, wrong = rounds_of(settings, QUICK_CELLS if a.quick else SWEEP_CELLS, a)
+    print(table.about(h.machine(), rounds, "run_bench.py --sweep", parse_env(a.env)))
+    print(table.sweep(merged))
+    for line in wrong:
+        print("WRONG BYTES %s" % line)
+    return 1 if wrong else 0
+
+
+def main():
+    p = argparse.ArgumentParser(description="copy benchmarks on a real GPU")
+    p.add_argument("--quick", action="store_true", help="fewer sizes, at most 75 s")
+    p.add_argument("--rounds", type=int, metavar="N", help="exactly N rounds (default: 3, more while time is left)")
+    p.add_argument("--cell-ms", type=int, metavar="N", help="time for each cell")
+    p.add_argument("--env", metavar="NAME=VALUE,...", help="options of the preloaded runs")
+    p.add_argument("--sweep", metavar="'SET;SET;...'", help="compare sets of options")
+    p.add_argument("--markdown", metavar="FILE", help="write the table as BENCHMARKS.md")
+    p.add_argument("--json", metavar="FILE", help="write the figures")
+    a = p.parse_args()
+    a.rounds_given, a.rounds = a.rounds is not None, a.rounds or 3
+    a.budget = 60 if a.quick else 200
+    a.cell_ms = a.cell_ms or (100 if a.quick or a.sweep else 150)
+    why = h.have_gpu()
+    if why:
+        print("skipped: %s" % why)
+        return h.SKIP
+    try:
+        return sweep(a) if a.sweep else bench(a)
+    except h.Skip as why:
+        print("skipped: %s" % why)
+        return h.SKIP
+
+
+if __name__ == "__main__":
+    sys.exit(main())
