@@ -25,6 +25,8 @@ DESTDIR ?=
 SOAK_S ?= 600
 ## BENCH=NAME           run only the benchmarks whose name contains NAME
 BENCH ?=
+## ARGS=...             arguments for the runner of `make check-gpu` and `make bench-gpu`
+ARGS ?=
 
 ifneq ($(SAN),)
 ifneq ($(filter-out address undefined thread,$(SAN)),)
@@ -323,8 +325,8 @@ quick: tests
 	+$(Q)$(RUN) unit sim preload
 
 ## check-gpu            the promises that need a real GPU
-check-gpu: all $(GPU_PROGS)
-	+$(Q)$(RUN) gpu
+check-gpu: all $(GPU_PROGS) $(filter $(BUILD)/bench/gpu/%,$(BENCH_PROGS))
+	$(Q)BUILD='$(abspath $(BUILD))' python3 tests/gpu/run_check.py $(ARGS)
 
 ## soak                 the randomised tests, SOAK_S seconds each
 soak: tests
@@ -344,7 +346,7 @@ bench: all $(SIM) $(BENCH_PROGS)
 
 ## bench-gpu            benchmarks that need a GPU
 bench-gpu: all $(SIM) $(BENCH_PROGS)
-	$(Q)BUILD='$(abspath $(BUILD))' SIM_DIR='$(abspath $(SIM_DIR))' BENCH='$(BENCH)' bash tools/bench/bench_gpu.sh
+	$(Q)BUILD='$(abspath $(BUILD))' SIM_DIR='$(abspath $(SIM_DIR))' BENCH='$(BENCH)' python3 tools/bench/gpu/run_bench.py $(ARGS)
 
 # ---- housekeeping -------------------------------------------------------------------
 
