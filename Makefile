@@ -324,8 +324,28 @@ check: setup
 quick: tests
 	+$(Q)$(RUN) unit sim preload
 
+# For the hook coverage test: CUPTI's counter, and where there is nvcc the programs with a static
+# CUDA runtime.  The runner builds what is missing, on the machine with the GPU.
+NVCC := $(shell command -v nvcc)
+GPU_EXTRA := $(if $(CUPTI_H),$(BUILD)/tests/gpu/libcuptitrace.so) \
+	$(if $(NVCC),$(BUILD)/tests/gpu/static_client $(BUILD)/tests/gpu/static_ptds_client)
+
+$(BUILD)/tests/gpu/libcuptitrace.so: tests/gpu/hook_coverage/cuptitrace.c
+	$(call say,LD,$@)
+	@mkdir -p $(@D)
+	$(Q)$(CC) $(BASE_CFLAGS) -fPIC -fvisibility=hidden -shared -isystem $(dir $(CUPTI_H)) $(CUDA_INC) -o $@ $< -ldl
+
+$(BUILD)/tests/gpu/static_client $(BUILD)/tests/gpu/static_ptds_client: tests/gpu/hook_coverage/static_client.cu
+	$(call say,NVCC,$@)
+	@mkdir -p $(@D)
+	$(Q)$(NVCC) -O2 -std=c++17 -cudart static -arch=sm_75 $(if $(findstring ptds,$@),--default-stream per-thread) -o $@ $< -ldl
+
+## gpu-programs         what check-gpu and bench-gpu need, to be carried to a machine with a GPU
+.PHONY: gpu-programs
+gpu-programs: all $(GPU_PROGS) $(filter $(BUILD)/bench/gpu/%,$(BENCH_PROGS)) $(GPU_EXTRA)
+
 ## check-gpu            the promises that need a real GPU
-check-gpu: all $(GPU_PROGS) $(filter $(BUILD)/bench/gpu/%,$(BENCH_PROGS))
+check-gpu: gpu-programs
 	$(Q)BUILD='$(abspath $(BUILD))' python3 tests/gpu/run_check.py $(ARGS)
 
 ## soak                 the randomised tests, SOAK_S seconds each

@@ -66,7 +66,7 @@ def static_program(client):
     flags = ["-cudart", "static", "-arch=sm_75", "-std=c++17"]
     if client == "static_ptds":
         flags += ["--default-stream", "per-thread"]
-    return h.built("tests/gpu/" + client + "_client", ["tests/gpu/hook_coverage/static_client.cu"], *flags,
+    return h.built("tests/gpu/%s_client" % client, ["tests/gpu/hook_coverage/static_client.cu"], *flags,
                    compiler="nvcc")
 
 
