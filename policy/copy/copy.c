@@ -64,7 +64,8 @@ static bool driver_complete(void)
 		   REAL_HAS(cuEventRecord_ptsz) && REAL_HAS(cuEventQuery) && REAL_HAS(cuEventDestroy_v2) &&
 		   REAL_HAS(cuStreamCreate) && REAL_HAS(cuStreamDestroy_v2) && REAL_HAS(cuStreamWaitEvent) &&
 		   REAL_HAS(cuStreamWaitEvent_ptsz) && REAL_HAS(cuStreamSynchronize) &&
-		   REAL_HAS(cuStreamIsCapturing) && REAL_HAS(cuThreadExchangeStreamCaptureMode) &&
+		   REAL_HAS(cuStreamIsCapturing) && REAL_HAS(cuStreamGetCtx) &&
+		   REAL_HAS(cuThreadExchangeStreamCaptureMode) &&
 		   REAL_HAS(cuPointerGetAttributes) && REAL_HAS(cuMemHostRegister_v2) &&
 		   REAL_HAS(cuMemHostUnregister) && REAL_HAS(cuCtxGetCurrent) && REAL_HAS(cuCtxGetDevice) &&
 		   REAL_HAS(cuCtxPushCurrent_v2) && REAL_HAS(cuCtxPopCurrent_v2) && REAL_HAS(cuCtxSynchronize) &&
@@ -138,6 +139,16 @@ static bool staged_relaxed(const struct copy_call *call, struct copy_ring *ring,
 	return taken;
 }
 
+/* A copy may be put on a stream of another context, our events and DMAs may not. */
+static bool stream_in(const struct copy_ring *ring, CUstream stream)
+{
+	CUcontext ctx;
+	if (!stream || stream == CU_STREAM_LEGACY || stream == CU_STREAM_PER_THREAD)
+		return true; /* of the current context, which is the ring's */
+	return REAL(cuStreamGetCtx)(stream, &ctx) == CUDA_SUCCESS &&
+		   ctx == atomic_load_explicit(&ring->ctx, memory_order_relaxed);
+}
+
 static bool take(struct copy_call *call, CUresult *status)
 {
 	if (capture_live()) {
@@ -145,8 +156,10 @@ static bool take(struct copy_call *call, CUresult *status)
 		return false;
 	}
 	struct copy_ring *ring = ring_get();
-	if (!ring) {
+	if (!ring || !stream_in(ring, call->stream)) {
 		stats_add(STATS_COPY_PASS_NO_CONTEXT, 1);
+		if (ring)
+			ring_put(ring);
 		return false;
 	}
 	bool taken = route_pointers(call, ring) && call->bytes >= copy.min[call->dir] &&

@@ -50,6 +50,8 @@ enum stage_open stage_open(struct stage *st, const struct copy_call *call, struc
 {
 	*st = (struct stage){.call = call, .ring = ring, .on_caller = on_caller};
 	unsigned want = ring->slots / 2 < COPY_JOB_SLOTS ? ring->slots / 2 : COPY_JOB_SLOTS;
+	if (want < 2) /* a slot is filled while the other one's DMA runs */
+		want = 2;
 	size_t every = round_up(call->bytes, COPY_SLOT_BYTES) / COPY_SLOT_BYTES;
 	/* On the program's stream a copy must not wait for one of its own DMAs, so it
 	 * holds a slot for every byte; only TURBO_COPY=early lets larger copies there. */
