@@ -81,13 +81,12 @@ static void capture_end(struct sim_capture *c)
 
 /* ---- rules asked for by the other files ---- */
 
-CUresult sim_capture_unsafe(void)
+CUresult sim_capture_unsafe_locked(void)
 {
 	if (sim_thread.capture_mode == CU_STREAM_CAPTURE_MODE_RELAXED)
 		return CUDA_SUCCESS;
 	uint64_t me = sim_thread_id();
 	CUresult result = CUDA_SUCCESS;
-	sim_lock();
 	for (struct sim_capture *c = captures; c; c = c->next) {
 		bool mine = c->thread == me && c->mode != CU_STREAM_CAPTURE_MODE_RELAXED;
 		bool global = c->mode == CU_STREAM_CAPTURE_MODE_GLOBAL &&
@@ -97,8 +96,24 @@ CUresult sim_capture_unsafe(void)
 			result = CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
 		}
 	}
+	return result;
+}
+
+CUresult sim_capture_unsafe(void)
+{
+	sim_lock();
+	CUresult result = sim_capture_unsafe_locked();
 	sim_unlock();
 	return result;
+}
+
+CUresult sim_capture_host_looks(struct sim_stream *s)
+{
+	if (s->capture)
+		return sim_capture_refuse(s);
+	if (s->legacy && sim_capture_implicit(s->ctx))
+		return CUDA_ERROR_STREAM_CAPTURE_IMPLICIT;
+	return sim_capture_unsafe_locked();
 }
 
 CUresult sim_capture_refuse(struct sim_stream *s)
@@ -121,10 +136,14 @@ bool sim_capture_implicit(struct sim_ctx *ctx)
 
 bool sim_capture_in_ctx(struct sim_ctx *ctx)
 {
-	for (struct sim_stream *s = ctx->streams; s; s = s->next)
-		if (s->capture)
-			return true;
-	return false;
+	bool found = false;
+	for (struct sim_stream *s = ctx->streams; s; s = s->next) {
+		if (s->capture) {
+			invalidate(s->capture);
+			found = true;
+		}
+	}
+	return found;
 }
 
 CUresult sim_capture_add(struct sim_stream *s, struct sim_cmd *cmd)
@@ -157,6 +176,8 @@ CUresult sim_capture_record(struct sim_stream *s, struct sim_event *e)
 CUresult sim_capture_wait_event(struct sim_stream *s, struct sim_event *e)
 {
 	struct sim_capture *from = e->capture, *to = s->capture;
+	if (s->legacy && sim_capture_implicit(s->ctx))
+		return CUDA_ERROR_STREAM_CAPTURE_IMPLICIT;
 	if (to && to->invalidated)
 		return CUDA_ERROR_STREAM_CAPTURE_INVALIDATED;
 	if (!from) {
@@ -166,7 +187,7 @@ CUresult sim_capture_wait_event(struct sim_stream *s, struct sim_event *e)
 		return CUDA_ERROR_STREAM_CAPTURE_ISOLATION;
 	}
 	if (!from->graph)
-		return CUDA_ERROR_CAPTURED_EVENT;
+		return CUDA_ERROR_INVALID_VALUE;
 	if (from->invalidated)
 		return CUDA_ERROR_STREAM_CAPTURE_INVALIDATED;
 	if (to && to != from) {
@@ -187,6 +208,8 @@ CUresult sim_capture_wait_event(struct sim_stream *s, struct sim_event *e)
 
 CUresult sim_capture_event_used(struct sim_event *e)
 {
+	if (!e->capture->graph) /* that capture has ended */
+		return CUDA_ERROR_INVALID_VALUE;
 	invalidate(e->capture);
 	return CUDA_ERROR_CAPTURED_EVENT;
 }
@@ -224,7 +247,8 @@ static CUresult begin_locked(struct sim_stream *s, CUstreamCaptureMode mode, str
 	if (s->capture)
 		return CUDA_ERROR_ILLEGAL_STATE;
 	if (s->legacy)
-		return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
+		return sim_capture_implicit(s->ctx) ? CUDA_ERROR_STREAM_CAPTURE_IMPLICIT
+											: CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
 	struct sim_capture *c = calloc(1, sizeof *c);
 	if (!c || !frontier_set(&s->frontier, &s->frontier_count, deps, (int)count)) {
 		free(c);
@@ -262,11 +286,11 @@ static CUresult begin(bool per_thread, CUstream handle, CUstreamCaptureMode mode
 	sim_unlock();
 	return result;
 }
-SIM_TWIN(cuStreamBeginCapture, _ptsz, S_CTX, (CUstream s), begin, s, CU_STREAM_CAPTURE_MODE_GLOBAL, NULL, NULL, 0,
+SIM_TWIN(cuStreamBeginCapture, _ptsz, S_DEV, (CUstream s), begin, s, CU_STREAM_CAPTURE_MODE_GLOBAL, NULL, NULL, 0,
 		 false)
-SIM_TWIN(cuStreamBeginCapture_v2, _ptsz, S_CTX, (CUstream s, CUstreamCaptureMode mode), begin, s, mode, NULL, NULL,
+SIM_TWIN(cuStreamBeginCapture_v2, _ptsz, S_DEV, (CUstream s, CUstreamCaptureMode mode), begin, s, mode, NULL, NULL,
 		 0, false)
-SIM_TWIN(cuStreamBeginCaptureToGraph, _ptsz, S_CTX,
+SIM_TWIN(cuStreamBeginCaptureToGraph, _ptsz, S_DEV,
 		 (CUstream s, CUgraph g, const CUgraphNode *deps, const CUgraphEdgeData *edges, size_t n,
 		  CUstreamCaptureMode mode),
 		 begin, s, mode, g, deps, edges || deps ? n : 0, true)
@@ -299,6 +323,8 @@ static bool all_joined(const struct sim_capture *c)
 static CUresult end_locked(struct sim_stream *s, CUgraph *out)
 {
 	struct sim_capture *c = s->capture;
+	if (s->legacy && sim_capture_implicit(s->ctx))
+		return CUDA_ERROR_STREAM_CAPTURE_IMPLICIT;
 	if (!c)
 		return CUDA_ERROR_ILLEGAL_STATE;
 	if (c->origin != s) {
@@ -333,7 +359,7 @@ static CUresult end(bool per_thread, CUstream handle, CUgraph *out)
 	sim_unlock();
 	return result;
 }
-SIM_TWIN(cuStreamEndCapture, _ptsz, S_CTX, (CUstream s, CUgraph *out), end, s, out)
+SIM_TWIN(cuStreamEndCapture, _ptsz, S_DEV, (CUstream s, CUgraph *out), end, s, out)
 
 CUresult cuThreadExchangeStreamCaptureMode(CUstreamCaptureMode *mode)
 {

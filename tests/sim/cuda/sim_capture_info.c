@@ -69,13 +69,13 @@ static CUresult info2(bool pt, CUstream s, CUstreamCaptureStatus *status, cuuint
 {
 	return info(pt, s, (struct answer){status, id, g, deps, edges, n});
 }
-SIM_TWIN(cuStreamIsCapturing, _ptsz, S_CTX, (CUstream s, CUstreamCaptureStatus *status), info1, s, status, NULL)
-SIM_TWIN(cuStreamGetCaptureInfo, _ptsz, S_CTX, (CUstream s, CUstreamCaptureStatus *status, cuuint64_t *id), info1, s,
+SIM_TWIN(cuStreamIsCapturing, _ptsz, S_DEV, (CUstream s, CUstreamCaptureStatus *status), info1, s, status, NULL)
+SIM_TWIN(cuStreamGetCaptureInfo, _ptsz, S_DEV, (CUstream s, CUstreamCaptureStatus *status, cuuint64_t *id), info1, s,
 		 status, id)
-SIM_TWIN(cuStreamGetCaptureInfo_v2, _ptsz, S_CTX,
+SIM_TWIN(cuStreamGetCaptureInfo_v2, _ptsz, S_DEV,
 		 (CUstream s, CUstreamCaptureStatus *status, cuuint64_t *id, CUgraph *g, const CUgraphNode **deps, size_t *n),
 		 info2, s, status, id, g, deps, NULL, n)
-SIM_TWIN(cuStreamGetCaptureInfo_v3, _ptsz, S_CTX,
+SIM_TWIN(cuStreamGetCaptureInfo_v3, _ptsz, S_DEV,
 		 (CUstream s, CUstreamCaptureStatus *status, cuuint64_t *id, CUgraph *g, const CUgraphNode **deps,
 		  const CUgraphEdgeData **edges, size_t *n),
 		 info2, s, status, id, g, deps, edges, n)
@@ -104,8 +104,8 @@ static CUresult update(bool per_thread, CUstream handle, CUgraphNode *deps, size
 	sim_unlock();
 	return result;
 }
-SIM_TWIN(cuStreamUpdateCaptureDependencies, _ptsz, S_CTX,
+SIM_TWIN(cuStreamUpdateCaptureDependencies, _ptsz, S_DEV,
 		 (CUstream s, CUgraphNode *deps, size_t n, unsigned flags), update, s, deps, n, flags)
-SIM_TWIN(cuStreamUpdateCaptureDependencies_v2, _ptsz, S_CTX,
+SIM_TWIN(cuStreamUpdateCaptureDependencies_v2, _ptsz, S_DEV,
 		 (CUstream s, CUgraphNode *deps, const CUgraphEdgeData *edges, size_t n, unsigned flags), update, s, deps,
 		 edges || n ? n : 0, flags)

@@ -16,16 +16,18 @@ enum sim_side sim_side_of(uintptr_t addr, size_t n)
 	struct sim_range *r = sim_range_find(addr);
 	if (!r) {
 		if (!sim_in_device_space(addr))
-			return SIDE_PAGEABLE;
+			return addr < 4096 ? SIDE_BAD : SIDE_PAGEABLE;
 		if (sim_range_was_freed(addr))
 			sim_complain("copy touches device memory at %p, which was freed", (void *)addr);
 		return SIDE_BAD;
 	}
 	enum sim_kind kind = r->kind;
+	if (kind == MEM_VMM && !r->accessible)
+		return SIDE_BAD;
 	/* Mapped pieces may follow each other without a gap. */
 	for (uintptr_t end = addr + n; end > r->base + r->size;) {
 		r = kind == MEM_VMM ? sim_range_find(r->base + r->size) : NULL;
-		if (!r || r->kind != MEM_VMM)
+		if (!r || r->kind != MEM_VMM || !r->accessible)
 			return SIDE_BAD;
 	}
 	if (kind == MEM_MANAGED)
@@ -113,7 +115,8 @@ CUresult sim_copy_issue(struct sim_stream *s, const struct sim_copy *box, enum s
 		result = submit_box(s, &c, &op);
 	/* Synchronous calls between device memory do not wait on the host. */
 	bool device_only = src == SIDE_DEVICE && dst == SIDE_DEVICE;
-	if (result == CUDA_SUCCESS && (dst == SIDE_PAGEABLE || (sync && !device_only))) {
+	bool host_only = sim_side_host(src) && sim_side_host(dst) && (src == SIDE_PAGEABLE || dst == SIDE_PAGEABLE);
+	if (result == CUDA_SUCCESS && (dst == SIDE_PAGEABLE || host_only || (sync && !device_only))) {
 		sim_op_wait(op);
 		result = __atomic_load_n(&ctx->sticky, __ATOMIC_ACQUIRE);
 	}
@@ -129,19 +132,11 @@ static bool direction_allows(enum direction dir, enum sim_side src, enum sim_sid
 {
 	if (src == SIDE_BAD || dst == SIDE_BAD)
 		return false;
-	bool src_host = sim_side_host(src), dst_host = sim_side_host(dst);
-	/* Pinned and managed memory can be named by a device pointer too. */
-	bool src_dev = src != SIDE_PAGEABLE, dst_dev = dst != SIDE_PAGEABLE;
-	switch (dir) {
-	case H2D:
-		return src_host && dst_dev;
-	case D2H:
-		return src_dev && dst_host;
-	case D2D:
-		return src_dev && dst_dev;
-	default:
-		return true;
-	}
+	/* With unified addressing a host pointer may name device memory. A device pointer may
+	 * name pinned and managed memory, but not pageable memory. */
+	if (src == SIDE_PAGEABLE && (dir == D2H || dir == D2D))
+		return false;
+	return dst != SIDE_PAGEABLE || (dir != H2D && dir != D2D);
 }
 
 static CUresult linear(struct sim_stream *s, enum direction dir, uintptr_t dst, uintptr_t src, size_t n, bool sync)
@@ -167,20 +162,20 @@ static CUresult copy(bool per_thread, enum direction dir, uintptr_t dst, uintptr
 	return result;
 }
 
-#define SYNC (S_CTX | S_UNSAFE)
+#define SYNC S_CTX /* not prohibited by a capture elsewhere: only by the legacy stream's rules */
 
 SIM_TWIN(cuMemcpyHtoD_v2, _ptds, SYNC, (CUdeviceptr d, const void *s, size_t n), copy, H2D, d, (uintptr_t)s, n, NULL,
 		 true)
 SIM_TWIN(cuMemcpyDtoH_v2, _ptds, SYNC, (void *d, CUdeviceptr s, size_t n), copy, D2H, (uintptr_t)d, s, n, NULL, true)
 SIM_TWIN(cuMemcpyDtoD_v2, _ptds, SYNC, (CUdeviceptr d, CUdeviceptr s, size_t n), copy, D2D, d, s, n, NULL, true)
 SIM_TWIN(cuMemcpy, _ptds, SYNC, (CUdeviceptr d, CUdeviceptr s, size_t n), copy, ANY, d, s, n, NULL, true)
-SIM_TWIN(cuMemcpyHtoDAsync_v2, _ptsz, S_CTX, (CUdeviceptr d, const void *s, size_t n, CUstream st), copy, H2D, d,
+SIM_TWIN(cuMemcpyHtoDAsync_v2, _ptsz, S_DEV, (CUdeviceptr d, const void *s, size_t n, CUstream st), copy, H2D, d,
 		 (uintptr_t)s, n, st, false)
-SIM_TWIN(cuMemcpyDtoHAsync_v2, _ptsz, S_CTX, (void *d, CUdeviceptr s, size_t n, CUstream st), copy, D2H, (uintptr_t)d,
+SIM_TWIN(cuMemcpyDtoHAsync_v2, _ptsz, S_DEV, (void *d, CUdeviceptr s, size_t n, CUstream st), copy, D2H, (uintptr_t)d,
 		 s, n, st, false)
-SIM_TWIN(cuMemcpyDtoDAsync_v2, _ptsz, S_CTX, (CUdeviceptr d, CUdeviceptr s, size_t n, CUstream st), copy, D2D, d, s, n,
+SIM_TWIN(cuMemcpyDtoDAsync_v2, _ptsz, S_DEV, (CUdeviceptr d, CUdeviceptr s, size_t n, CUstream st), copy, D2D, d, s, n,
 		 st, false)
-SIM_TWIN(cuMemcpyAsync, _ptsz, S_CTX, (CUdeviceptr d, CUdeviceptr s, size_t n, CUstream st), copy, ANY, d, s, n, st,
+SIM_TWIN(cuMemcpyAsync, _ptsz, S_DEV, (CUdeviceptr d, CUdeviceptr s, size_t n, CUstream st), copy, ANY, d, s, n, st,
 		 false)
 
 static CUresult peer(bool per_thread, CUdeviceptr d, CUcontext dc, CUdeviceptr s, CUcontext sc, size_t n, CUstream st,
@@ -192,6 +187,6 @@ static CUresult peer(bool per_thread, CUdeviceptr d, CUcontext dc, CUdeviceptr s
 }
 SIM_TWIN(cuMemcpyPeer, _ptds, SYNC, (CUdeviceptr d, CUcontext dc, CUdeviceptr s, CUcontext sc, size_t n), peer, d, dc,
 		 s, sc, n, NULL, true)
-SIM_TWIN(cuMemcpyPeerAsync, _ptsz, S_CTX,
+SIM_TWIN(cuMemcpyPeerAsync, _ptsz, S_DEV,
 		 (CUdeviceptr d, CUcontext dc, CUdeviceptr s, CUcontext sc, size_t n, CUstream st), peer, d, dc, s, sc, n, st,
 		 false)

@@ -93,14 +93,14 @@ static CUresult copy3d_peer(bool per_thread, const CUDA_MEMCPY3D_PEER *c, CUstre
 					c->WidthInBytes, c->Height, c->Depth, stream, sync);
 }
 
-#define SYNC (S_CTX | S_UNSAFE)
+#define SYNC S_CTX
 SIM_TWIN(cuMemcpy2D_v2, _ptds, SYNC, (const CUDA_MEMCPY2D *c), copy2d, c, NULL, true)
 SIM_TWIN(cuMemcpy2DUnaligned_v2, _ptds, SYNC, (const CUDA_MEMCPY2D *c), copy2d, c, NULL, true)
-SIM_TWIN(cuMemcpy2DAsync_v2, _ptsz, S_CTX, (const CUDA_MEMCPY2D *c, CUstream s), copy2d, c, s, false)
+SIM_TWIN(cuMemcpy2DAsync_v2, _ptsz, S_DEV, (const CUDA_MEMCPY2D *c, CUstream s), copy2d, c, s, false)
 SIM_TWIN(cuMemcpy3D_v2, _ptds, SYNC, (const CUDA_MEMCPY3D *c), copy3d, c, NULL, true)
-SIM_TWIN(cuMemcpy3DAsync_v2, _ptsz, S_CTX, (const CUDA_MEMCPY3D *c, CUstream s), copy3d, c, s, false)
+SIM_TWIN(cuMemcpy3DAsync_v2, _ptsz, S_DEV, (const CUDA_MEMCPY3D *c, CUstream s), copy3d, c, s, false)
 SIM_TWIN(cuMemcpy3DPeer, _ptds, SYNC, (const CUDA_MEMCPY3D_PEER *c), copy3d_peer, c, NULL, true)
-SIM_TWIN(cuMemcpy3DPeerAsync, _ptsz, S_CTX, (const CUDA_MEMCPY3D_PEER *c, CUstream s), copy3d_peer, c, s, false)
+SIM_TWIN(cuMemcpy3DPeerAsync, _ptsz, S_DEV, (const CUDA_MEMCPY3D_PEER *c, CUstream s), copy3d_peer, c, s, false)
 
 /* ---- batches: each copy by itself, in order ---- */
 
@@ -127,11 +127,11 @@ static CUresult batch(bool per_thread, CUdeviceptr *dsts, CUdeviceptr *srcs, siz
 	return result;
 }
 
-SIM_TWIN(cuMemcpyBatchAsync_v2, _ptsz, S_CTX,
+SIM_TWIN(cuMemcpyBatchAsync_v2, _ptsz, S_DEV,
 		 (CUdeviceptr *d, CUdeviceptr *s, size_t *n, size_t count, CUmemcpyAttributes *attrs, size_t *index,
 		  size_t attributes, CUstream st),
 		 batch, d, s, n, count, attrs && index ? attributes : 0, NULL, st)
-SIM_TWIN(cuMemcpyBatchAsync, _ptsz, S_CTX,
+SIM_TWIN(cuMemcpyBatchAsync, _ptsz, S_DEV,
 		 (CUdeviceptr *d, CUdeviceptr *s, size_t *n, size_t count, CUmemcpyAttributes *attrs, size_t *index,
 		  size_t attributes, size_t *fail, CUstream st),
 		 batch, d, s, n, count, attrs && index ? attributes : 0, fail, st)

@@ -102,11 +102,22 @@ SIM_FN(cuCtxPushCurrent_v2, S_DEV, (CUcontext ctx), push(ctx))
 SIM_FN(cuCtxPopCurrent, S_DEV, (CUcontext *ctx), pop(ctx))
 SIM_FN(cuCtxPopCurrent_v2, S_DEV, (CUcontext *ctx), pop(ctx))
 
+/* A destroyed context can still be made current; calls then say that it is destroyed. */
+static bool is_dead(const struct sim_ctx *ctx)
+{
+	sim_lock();
+	const struct sim_ctx *c = sim.dead_contexts;
+	while (c && c != ctx)
+		c = c->next;
+	sim_unlock();
+	return c != NULL;
+}
+
 CUresult cuCtxSetCurrent(CUcontext handle)
 {
 	SIM_ENTER(cuCtxSetCurrent, S_DEV);
 	struct sim_ctx *ctx = (struct sim_ctx *)handle;
-	if (ctx && !sim_ctx_valid(ctx))
+	if (ctx && !sim_ctx_valid(ctx) && !is_dead(ctx))
 		return CUDA_ERROR_INVALID_CONTEXT;
 	if (!ctx) {
 		if (sim_thread.depth)
@@ -121,7 +132,7 @@ CUresult cuCtxSetCurrent(CUcontext handle)
 
 CUresult cuCtxGetCurrent(CUcontext *ctx)
 {
-	SIM_ENTER(cuCtxGetCurrent, S_DEV);
+	SIM_ENTER(cuCtxGetCurrent, S_NOT_HOST);
 	if (!ctx)
 		return CUDA_ERROR_INVALID_VALUE;
 	*ctx = (CUcontext)sim_current();
@@ -194,7 +205,9 @@ CUresult cuCtxSynchronize(void)
 {
 	SIM_ENTER(cuCtxSynchronize, S_CTX | S_UNSAFE);
 	sim_lock();
-	CUresult result = sim_ctx_drain(sim_current());
+	/* Refused whatever the thread's mode, when a stream of this context captures. */
+	CUresult result = sim_capture_in_ctx(sim_current()) ? CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED
+														 : sim_ctx_drain(sim_current());
 	sim_unlock();
 	return result;
 }

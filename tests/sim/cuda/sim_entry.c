@@ -141,7 +141,7 @@ CUresult sim_enter(struct sim_symbol *symbol)
 	}
 	if (symbol->flags & S_ANY)
 		return CUDA_SUCCESS;
-	if (sim_thread.in_host_func)
+	if (sim_thread.in_host_func && symbol->flags & (S_CTX | S_NOT_HOST))
 		return CUDA_ERROR_NOT_PERMITTED;
 	if (!__atomic_load_n(&sim.inited, __ATOMIC_ACQUIRE))
 		return CUDA_ERROR_NOT_INITIALIZED;

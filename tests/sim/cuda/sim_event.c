@@ -155,8 +155,8 @@ CUresult cuCtxRecordEvent(CUcontext handle, CUevent event)
 	CUresult result = sim_event_get(event, &e);
 	if (result == CUDA_SUCCESS && e->ctx != ctx)
 		result = CUDA_ERROR_INVALID_HANDLE;
-	if (result == CUDA_SUCCESS && __atomic_load_n(&sim.live_captures, __ATOMIC_RELAXED))
-		result = sim_capture_in_ctx(ctx) ? CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED : CUDA_SUCCESS;
+	if (result == CUDA_SUCCESS && sim_capture_in_ctx(ctx))
+		result = CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
 	struct sim_op *op = NULL;
 	if (result == CUDA_SUCCESS)
 		result = sim_ctx_join(ctx, &op);

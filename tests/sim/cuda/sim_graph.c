@@ -192,7 +192,7 @@ static CUresult instantiate_params(bool per_thread, CUgraphExec *out, CUgraph g,
 	p->result_out = result == CUDA_SUCCESS ? CUDA_GRAPH_INSTANTIATE_SUCCESS : CUDA_GRAPH_INSTANTIATE_ERROR;
 	return result;
 }
-SIM_TWIN(cuGraphInstantiateWithParams, _ptsz, S_CTX,
+SIM_TWIN(cuGraphInstantiateWithParams, _ptsz, S_DEV,
 		 (CUgraphExec *out, CUgraph g, CUDA_GRAPH_INSTANTIATE_PARAMS *p), instantiate_params, out, g, p)
 
 CUresult cuGraphExecDestroy(CUgraphExec exec)
@@ -258,7 +258,7 @@ static CUresult launch(bool per_thread, CUgraphExec exec, CUstream stream)
 	sim_unlock();
 	return result;
 }
-SIM_TWIN(cuGraphLaunch, _ptsz, S_CTX, (CUgraphExec x, CUstream s), launch, x, s)
+SIM_TWIN(cuGraphLaunch, _ptsz, S_DEV, (CUgraphExec x, CUstream s), launch, x, s)
 
 static CUresult upload(bool per_thread, CUgraphExec exec, CUstream stream)
 {
@@ -274,4 +274,4 @@ static CUresult upload(bool per_thread, CUgraphExec exec, CUstream stream)
 	sim_unlock();
 	return result;
 }
-SIM_TWIN(cuGraphUpload, _ptsz, S_CTX, (CUgraphExec x, CUstream s), upload, x, s)
+SIM_TWIN(cuGraphUpload, _ptsz, S_DEV, (CUgraphExec x, CUstream s), upload, x, s)

@@ -8,8 +8,11 @@
 static CUresult host_alloc(void **out, size_t size, unsigned flags)
 {
 	const unsigned known = CU_MEMHOSTALLOC_PORTABLE | CU_MEMHOSTALLOC_DEVICEMAP | CU_MEMHOSTALLOC_WRITECOMBINED;
-	if (!out || !size || flags & ~known)
+	if (!out || flags & ~known)
 		return CUDA_ERROR_INVALID_VALUE;
+	*out = NULL;
+	if (!size)
+		return CUDA_SUCCESS;
 	void *at = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 	if (at == MAP_FAILED)
 		return CUDA_ERROR_OUT_OF_MEMORY;
@@ -34,7 +37,9 @@ SIM_FN(cuMemAllocHost_v2, S_CTX | S_UNSAFE, (void **out, size_t size), host_allo
 
 CUresult cuMemFreeHost(void *ptr)
 {
-	SIM_ENTER(cuMemFreeHost, S_CTX | S_UNSAFE);
+	SIM_ENTER(cuMemFreeHost, S_DEV | S_UNSAFE);
+	if (!ptr)
+		return CUDA_SUCCESS;
 	CUresult result = CUDA_ERROR_INVALID_VALUE;
 	sim_lock();
 	struct sim_range *r = sim_range_find((uintptr_t)ptr);
@@ -64,9 +69,8 @@ static CUresult host_register(void *ptr, size_t size, unsigned flags)
 		.base = (uintptr_t)ptr, .size = size, .kind = MEM_REGISTERED, .ctx = ctx, .dev = ctx->dev, .flags = flags,
 	};
 	if (other)
-		result = other->kind == MEM_REGISTERED || other->kind == MEM_PINNED
-					 ? CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED
-					 : CUDA_ERROR_INVALID_VALUE;
+		result = other->kind == MEM_REGISTERED ? CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED
+											   : CUDA_ERROR_INVALID_VALUE;
 	else if (sim_in_device_space((uintptr_t)ptr))
 		result = CUDA_ERROR_INVALID_VALUE;
 	else
@@ -80,11 +84,13 @@ SIM_FN(cuMemHostRegister_v2, S_CTX | S_UNSAFE, (void *ptr, size_t size, unsigned
 
 CUresult cuMemHostUnregister(void *ptr)
 {
-	SIM_ENTER(cuMemHostUnregister, S_CTX | S_UNSAFE);
+	SIM_ENTER(cuMemHostUnregister, S_DEV | S_UNSAFE);
 	CUresult result = CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED;
 	sim_lock();
 	struct sim_range *r = sim_range_find((uintptr_t)ptr);
-	if (r && r->base == (uintptr_t)ptr && r->kind == MEM_REGISTERED) {
+	if (r && (r->base != (uintptr_t)ptr || r->kind != MEM_REGISTERED))
+		result = CUDA_ERROR_INVALID_VALUE;
+	else if (r) {
 		sim_device_stop_and_drain(r->dev);
 		r = sim_range_find((uintptr_t)ptr);
 		if (r && r->base == (uintptr_t)ptr && r->kind == MEM_REGISTERED) {
@@ -120,7 +126,7 @@ CUresult cuMemHostGetFlags(unsigned int *flags, void *ptr)
 	CUresult result = CUDA_ERROR_INVALID_VALUE;
 	sim_lock();
 	struct sim_range *r = sim_range_find((uintptr_t)ptr);
-	if (r && r->kind == MEM_PINNED) {
+	if (r && (r->kind == MEM_PINNED || r->kind == MEM_REGISTERED)) {
 		*flags = r->flags | CU_MEMHOSTALLOC_DEVICEMAP;
 		result = CUDA_SUCCESS;
 	}

@@ -48,6 +48,7 @@ enum {
 	S_ANY = 1,    /* may be called before cuInit */
 	S_CTX = 2,    /* needs a current context; reports its sticky error */
 	S_UNSAFE = 4, /* prohibited while a capture that concerns this thread is live */
+	S_NOT_HOST = 8, /* refused inside a host function, as all of S_CTX is */
 };
 
 struct sim_symbol {
@@ -133,7 +134,7 @@ struct sim_thread { /* TLS */
 	struct sim_ctx *stack[SIM_MAX_CTX_STACK];
 	int depth;
 	CUstreamCaptureMode capture_mode;
-	bool in_host_func; /* driver calls are refused */
+	bool in_host_func; /* calls that need a context are refused */
 	uint64_t id;       /* 0: not assigned yet */
 };
 extern __thread struct sim_thread sim_thread;
@@ -320,7 +321,6 @@ struct sim_phys { /* bytes behind device addresses */
 	unsigned char *bytes;
 	size_t size;
 	struct sim_device *dev; /* charged for it; NULL: host memory */
-	bool vmm_live;          /* a cuMemCreate handle not yet released */
 	CUmemAllocationProp prop;
 };
 
@@ -357,6 +357,7 @@ void sim_phys_put(struct sim_phys *phys);
 uintptr_t sim_va_take(struct sim_device *dev, size_t size, size_t align); /* 0: none left */
 /* End of what occupies [at, at + size), or 0: ranges and reservations (sim_vmm.c). */
 uintptr_t sim_va_conflict(uintptr_t at, size_t size);
+bool sim_vmm_reserved(uintptr_t at, uintptr_t *base, size_t *size); /* cuMemAddressReserve */
 CUresult sim_device_alloc(struct sim_ctx *ctx, size_t size, struct sim_pool *pool, bool async, uintptr_t *out);
 void sim_release_range(struct sim_range *range); /* frees what the range owns, then removes it */
 
@@ -373,11 +374,14 @@ void sim_bytes(void *dst, const void *src, size_t n);
 bool sim_in_device_space(uintptr_t addr);
 
 /* ---- capture (sim_capture.c); lock held unless said ---- */
-CUresult sim_capture_unsafe(void); /* takes the lock; 900, breaking the capture, when prohibited */
+CUresult sim_capture_unsafe_locked(void); /* 900, breaking the capture, when prohibited */
+CUresult sim_capture_unsafe(void);        /* takes the lock itself */
+/* For a host wait or query on s, by the same rules as the driver's. */
+CUresult sim_capture_host_looks(struct sim_stream *s);
 CUresult sim_capture_add(struct sim_stream *s, struct sim_cmd *cmd); /* takes the reference */
 CUresult sim_capture_refuse(struct sim_stream *s); /* breaks the capture; 900 */
 bool sim_capture_implicit(struct sim_ctx *ctx);    /* legacy stream used: breaks captures */
-bool sim_capture_in_ctx(struct sim_ctx *ctx);
+bool sim_capture_in_ctx(struct sim_ctx *ctx);      /* some stream captures: breaks the captures */
 CUresult sim_capture_record(struct sim_stream *s, struct sim_event *e);
 CUresult sim_capture_wait_event(struct sim_stream *s, struct sim_event *e);
 CUresult sim_capture_event_used(struct sim_event *e); /* host looked at a captured event */

@@ -151,6 +151,8 @@ static const struct sim_kernel kernels[] = {
 	{"spin_flag", "8", k_spin_flag}, {"empty", "", k_empty},	{"trap", "", k_trap},
 };
 
+#define KERNELS (sizeof kernels / sizeof kernels[0])
+
 CUresult sim_kernel_run(struct sim_ctx *ctx, const struct sim_launch *launch)
 {
 	return launch->kernel->run(ctx, launch->arg);
@@ -161,7 +163,17 @@ CUresult sim_kernel_run(struct sim_ctx *ctx, const struct sim_launch *launch)
 #define MODULE_MAGIC 0x646f6d73u
 struct module {
 	uint32_t magic;
+	struct sim_ctx *ctx;
+	struct module *next;
+	struct function {
+		const struct sim_kernel *kernel;
+		struct module *module;
+	} functions[KERNELS];
 };
+
+/* All modules ever loaded; unloaded ones keep their place, so that stale functions are
+ * recognised. Guarded by sim.lock. */
+static struct module *modules;
 
 static CUresult module_load(CUmodule *out, const void *image)
 {
@@ -171,14 +183,22 @@ static CUresult module_load(CUmodule *out, const void *image)
 	if (!m)
 		return CUDA_ERROR_OUT_OF_MEMORY;
 	m->magic = MODULE_MAGIC;
+	m->ctx = sim_current();
+	for (size_t i = 0; i < KERNELS; i++)
+		m->functions[i] = (struct function){&kernels[i], m};
+	sim_lock();
+	sim_ctx_drain(m->ctx); /* as the real one does */
+	m->next = modules;
+	modules = m;
+	sim_unlock();
 	*out = (CUmodule)m;
 	return CUDA_SUCCESS;
 }
-SIM_FN(cuModuleLoadData, S_CTX | S_UNSAFE, (CUmodule *out, const void *image), module_load(out, image))
+SIM_FN(cuModuleLoadData, S_CTX, (CUmodule *out, const void *image), module_load(out, image))
 
 CUresult cuModuleLoadDataEx(CUmodule *out, const void *image, unsigned int count, CUjit_option *options, void **values)
 {
-	SIM_ENTER(cuModuleLoadDataEx, S_CTX | S_UNSAFE);
+	SIM_ENTER(cuModuleLoadDataEx, S_CTX);
 	(void)count;
 	(void)options;
 	(void)values;
@@ -187,29 +207,28 @@ CUresult cuModuleLoadDataEx(CUmodule *out, const void *image, unsigned int count
 
 CUresult cuModuleUnload(CUmodule module)
 {
-	SIM_ENTER(cuModuleUnload, S_CTX | S_UNSAFE);
+	SIM_ENTER(cuModuleUnload, S_CTX);
 	struct module *m = (struct module *)module;
 	if (!m || m->magic != MODULE_MAGIC)
 		return CUDA_ERROR_INVALID_HANDLE;
 	sim_lock();
-	sim_ctx_drain(sim_current());
-	sim_unlock();
+	sim_ctx_drain(m->ctx);
 	m->magic = 0;
-	free(m);
+	sim_unlock();
 	return CUDA_SUCCESS;
 }
 
 CUresult cuModuleGetFunction(CUfunction *out, CUmodule module, const char *name)
 {
 	SIM_ENTER(cuModuleGetFunction, S_CTX);
-	const struct module *m = (struct module *)module;
+	struct module *m = (struct module *)module;
 	if (!out || !name)
 		return CUDA_ERROR_INVALID_VALUE;
 	if (!m || m->magic != MODULE_MAGIC)
 		return CUDA_ERROR_INVALID_HANDLE;
-	for (size_t i = 0; i < sizeof kernels / sizeof kernels[0]; i++) {
+	for (size_t i = 0; i < KERNELS; i++) {
 		if (!strcmp(kernels[i].name, name)) {
-			*out = (CUfunction)&kernels[i];
+			*out = (CUfunction)&m->functions[i];
 			return CUDA_SUCCESS;
 		}
 	}
@@ -218,9 +237,14 @@ CUresult cuModuleGetFunction(CUfunction *out, CUmodule module, const char *name)
 
 /* ---- launches ---- */
 
-static bool is_kernel(const struct sim_kernel *k)
+/* Lock held. */
+static const struct function *function_get(CUfunction f)
 {
-	return k >= kernels && k < kernels + sizeof kernels / sizeof kernels[0];
+	const struct function *fn = (const struct function *)f;
+	for (struct module *m = modules; m; m = m->next)
+		if (fn >= m->functions && fn < m->functions + KERNELS)
+			return m->magic == MODULE_MAGIC ? fn : NULL;
+	return NULL;
 }
 
 /* CU_LAUNCH_PARAM_BUFFER_POINTER ...: parameters packed with their natural alignment. */
@@ -251,14 +275,18 @@ static bool read_params(struct sim_launch *l, void **params, void **extra)
 static CUresult launch(bool per_thread, CUfunction f, uint64_t blocks, uint64_t threads, CUstream stream,
 					   void **params, void **extra)
 {
-	struct sim_launch l = {.kernel = (const struct sim_kernel *)f};
-	if (!is_kernel(l.kernel))
-		return CUDA_ERROR_INVALID_HANDLE;
-	if (!blocks || !threads || threads > 1024 || !read_params(&l, params, extra))
-		return CUDA_ERROR_INVALID_VALUE;
 	struct sim_stream *s;
+	struct sim_launch l = {.kernel = NULL};
 	sim_lock();
-	CUresult result = sim_stream_get(stream, per_thread, &s);
+	const struct function *fn = function_get(f);
+	CUresult result = fn ? sim_stream_get(stream, per_thread, &s) : CUDA_ERROR_INVALID_HANDLE;
+	if (result == CUDA_SUCCESS && fn->module->ctx != s->ctx)
+		result = CUDA_ERROR_INVALID_HANDLE;
+	if (result == CUDA_SUCCESS) {
+		l.kernel = fn->kernel;
+		if (!blocks || !threads || threads > 1024 || !read_params(&l, params, extra))
+			result = CUDA_ERROR_INVALID_VALUE;
+	}
 	if (result == CUDA_SUCCESS) {
 		struct sim_cmd *cmd = sim_cmd_new(CMD_KERNEL);
 		cmd->launch = l;
@@ -271,13 +299,13 @@ static CUresult launch(bool per_thread, CUfunction f, uint64_t blocks, uint64_t 
 #define LAUNCH_PARAMS                                                                                  \
 	(CUfunction f, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by, unsigned bz,       \
 	 unsigned shared, CUstream s, void **params, void **extra)
-SIM_TWIN(cuLaunchKernel, _ptsz, S_CTX, LAUNCH_PARAMS, launch, f, (uint64_t)gx *gy *gz,
+SIM_TWIN(cuLaunchKernel, _ptsz, S_DEV, LAUNCH_PARAMS, launch, f, (uint64_t)gx *gy *gz,
 		 (uint64_t)bx *by *bz + 0 * shared, s, params, extra)
 
 #define COOPERATIVE_PARAMS                                                                             \
 	(CUfunction f, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by, unsigned bz,       \
 	 unsigned shared, CUstream s, void **params)
-SIM_TWIN(cuLaunchCooperativeKernel, _ptsz, S_CTX, COOPERATIVE_PARAMS, launch, f, (uint64_t)gx *gy *gz,
+SIM_TWIN(cuLaunchCooperativeKernel, _ptsz, S_DEV, COOPERATIVE_PARAMS, launch, f, (uint64_t)gx *gy *gz,
 		 (uint64_t)bx *by *bz + 0 * shared, s, params, NULL)
 
 static CUresult launch_ex(bool per_thread, const CUlaunchConfig *c, CUfunction f, void **params, void **extra)
@@ -287,7 +315,7 @@ static CUresult launch_ex(bool per_thread, const CUlaunchConfig *c, CUfunction f
 	return launch(per_thread, f, (uint64_t)c->gridDimX * c->gridDimY * c->gridDimZ,
 				  (uint64_t)c->blockDimX * c->blockDimY * c->blockDimZ, c->hStream, params, extra);
 }
-SIM_TWIN(cuLaunchKernelEx, _ptsz, S_CTX, (const CUlaunchConfig *c, CUfunction f, void **params, void **extra),
+SIM_TWIN(cuLaunchKernelEx, _ptsz, S_DEV, (const CUlaunchConfig *c, CUfunction f, void **params, void **extra),
 		 launch_ex, c, f, params, extra)
 
 CUresult cuFuncGetAttribute(int *value, CUfunction_attribute which, CUfunction f)
@@ -295,7 +323,10 @@ CUresult cuFuncGetAttribute(int *value, CUfunction_attribute which, CUfunction f
 	SIM_ENTER(cuFuncGetAttribute, S_CTX);
 	if (!value || which < 0 || which >= CU_FUNC_ATTRIBUTE_MAX)
 		return CUDA_ERROR_INVALID_VALUE;
-	if (!is_kernel((const struct sim_kernel *)f))
+	sim_lock();
+	bool known = function_get(f) != NULL;
+	sim_unlock();
+	if (!known)
 		return CUDA_ERROR_INVALID_HANDLE;
 	*value = which == CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK ? 1024 : 0;
 	return CUDA_SUCCESS;

@@ -93,7 +93,7 @@ CUresult cuMemAllocManaged(CUdeviceptr *out, size_t size, unsigned int flags)
 
 CUresult cuMemFree_v2(CUdeviceptr ptr)
 {
-	SIM_ENTER(cuMemFree_v2, S_CTX | S_UNSAFE);
+	SIM_ENTER(cuMemFree_v2, S_DEV | S_UNSAFE);
 	if (!ptr)
 		return CUDA_SUCCESS;
 	CUresult result = CUDA_ERROR_INVALID_VALUE;
@@ -132,7 +132,7 @@ CUresult cuMemGetAddressRange_v2(CUdeviceptr *base, size_t *size, CUdeviceptr pt
 	CUresult result = CUDA_ERROR_NOT_FOUND;
 	sim_lock();
 	struct sim_range *r = sim_range_find(ptr);
-	if (r) {
+	if (r && (r->kind != MEM_VMM || r->accessible)) {
 		if (base)
 			*base = r->base;
 		if (size)

@@ -32,15 +32,15 @@ static CUresult fill(bool per_thread, CUdeviceptr dst, size_t pitch, unsigned un
 	return result;
 }
 
-#define SYNC (S_CTX | S_UNSAFE)
+#define SYNC S_CTX
 #define LINE(bits, type)                                                                                             \
 	SIM_TWIN(cuMemsetD##bits##_v2, _ptds, SYNC, (CUdeviceptr d, type v, size_t n), fill, d, 0, bits / 8, v, n, 1,    \
 			 NULL, true)                                                                                             \
-	SIM_TWIN(cuMemsetD##bits##Async, _ptsz, S_CTX, (CUdeviceptr d, type v, size_t n, CUstream s), fill, d, 0,        \
+	SIM_TWIN(cuMemsetD##bits##Async, _ptsz, S_DEV, (CUdeviceptr d, type v, size_t n, CUstream s), fill, d, 0,        \
 			 bits / 8, v, n, 1, s, false)                                                                            \
 	SIM_TWIN(cuMemsetD2D##bits##_v2, _ptds, SYNC, (CUdeviceptr d, size_t pitch, type v, size_t w, size_t h), fill,   \
 			 d, pitch, bits / 8, v, w, h, NULL, true)                                                                \
-	SIM_TWIN(cuMemsetD2D##bits##Async, _ptsz, S_CTX,                                                                 \
+	SIM_TWIN(cuMemsetD2D##bits##Async, _ptsz, S_DEV,                                                                 \
 			 (CUdeviceptr d, size_t pitch, type v, size_t w, size_t h, CUstream s), fill, d, pitch, bits / 8, v, w,  \
 			 h, s, false)
 
@@ -91,9 +91,9 @@ static CUresult one(bool per_thread, CUstream s, bool write, bool wide, CUdevice
 }
 
 #define VALUE(what, bits, write)                                                                                     \
-	SIM_TWIN(cuStream##what##Value##bits##_v2, _ptsz, S_CTX,                                                         \
+	SIM_TWIN(cuStream##what##Value##bits##_v2, _ptsz, S_DEV,                                                         \
 			 (CUstream s, CUdeviceptr a, cuuint##bits##_t v, unsigned flags), one, s, write, bits == 64, a, v, flags) \
-	SIM_TWIN(cuStream##what##Value##bits, _ptsz, S_CTX,                                                              \
+	SIM_TWIN(cuStream##what##Value##bits, _ptsz, S_DEV,                                                              \
 			 (CUstream s, CUdeviceptr a, cuuint##bits##_t v, unsigned flags), one, s, write, bits == 64, a, v, flags)
 
 VALUE(Wait, 32, false)
@@ -128,7 +128,7 @@ static CUresult batch(bool per_thread, CUstream s, unsigned count, const CUstrea
 	}
 	return mem_ops(per_thread, s, ops, n);
 }
-SIM_TWIN(cuStreamBatchMemOp_v2, _ptsz, S_CTX,
+SIM_TWIN(cuStreamBatchMemOp_v2, _ptsz, S_DEV,
 		 (CUstream s, unsigned n, CUstreamBatchMemOpParams *p, unsigned flags), batch, s, n, p, flags)
-SIM_TWIN(cuStreamBatchMemOp, _ptsz, S_CTX, (CUstream s, unsigned n, CUstreamBatchMemOpParams *p, unsigned flags),
+SIM_TWIN(cuStreamBatchMemOp, _ptsz, S_DEV, (CUstream s, unsigned n, CUstreamBatchMemOpParams *p, unsigned flags),
 		 batch, s, n, p, flags)

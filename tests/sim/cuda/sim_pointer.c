@@ -40,10 +40,17 @@ static size_t attribute_size(CUpointer_attribute which)
 
 static bool device_kind(const struct sim_range *r) { return sim_kind_device(r->kind) || r->kind == MEM_MANAGED; }
 
+/* Blocks that the driver itself cuts allocations from. */
+static uint64_t mapping_size(const struct sim_range *r)
+{
+	uint64_t unit = r->kind == MEM_DEVICE || r->kind == MEM_MANAGED ? (r->async ? 32u << 20 : 2u << 20) : 1;
+	return (r->size + unit - 1) / unit * unit;
+}
+
 /* Value of one attribute of a known address; false: it has none. */
 static bool attribute(const struct sim_range *r, uintptr_t ptr, CUpointer_attribute which, uint64_t *value)
 {
-	bool vmm = r->kind == MEM_VMM;
+	bool vmm = r->kind == MEM_VMM, usable = !vmm || r->accessible;
 	switch (which) {
 	case CU_POINTER_ATTRIBUTE_CONTEXT:
 		*value = vmm || r->async ? 0 : (uintptr_t)r->ctx; /* VMM and pool memory belong to no context */
@@ -52,10 +59,10 @@ static bool attribute(const struct sim_range *r, uintptr_t ptr, CUpointer_attrib
 		*value = device_kind(r) ? CU_MEMORYTYPE_DEVICE : CU_MEMORYTYPE_HOST;
 		return true;
 	case CU_POINTER_ATTRIBUTE_DEVICE_POINTER:
-		*value = ptr;
-		return true;
+		*value = usable ? ptr : 0;
+		return usable;
 	case CU_POINTER_ATTRIBUTE_HOST_POINTER:
-		*value = ptr;
+		*value = sim_kind_device(r->kind) ? 0 : ptr;
 		return !sim_kind_device(r->kind);
 	case CU_POINTER_ATTRIBUTE_BUFFER_ID:
 	case CU_POINTER_ATTRIBUTE_MEMORY_BLOCK_ID:
@@ -80,21 +87,23 @@ static bool attribute(const struct sim_range *r, uintptr_t ptr, CUpointer_attrib
 		*value = r->base;
 		return true;
 	case CU_POINTER_ATTRIBUTE_MAPPING_SIZE:
-		*value = r->size;
+		*value = mapping_size(r);
 		return true;
 	case CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE:
 		*value = r->kind == MEM_DEVICE && !r->async;
 		return true;
 	case CU_POINTER_ATTRIBUTE_IS_GPU_DIRECT_RDMA_CAPABLE:
-		*value = sim_kind_device(r->kind);
+		*value = r->kind == MEM_DEVICE && !r->async;
 		return true;
 	case CU_POINTER_ATTRIBUTE_ACCESS_FLAGS:
-		*value = CU_POINTER_ATTRIBUTE_ACCESS_FLAG_READWRITE;
-		return sim_kind_device(r->kind);
+		*value = usable ? CU_POINTER_ATTRIBUTE_ACCESS_FLAG_READWRITE : 0;
+		return true;
 	case CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE:
 		*value = (uintptr_t)r->pool;
 		return true;
 	case CU_POINTER_ATTRIBUTE_SYNC_MEMOPS:
+		*value = r->kind == MEM_MANAGED;
+		return true;
 	case CU_POINTER_ATTRIBUTE_ALLOWED_HANDLE_TYPES:
 		*value = 0;
 		return true;
@@ -105,7 +114,7 @@ static bool attribute(const struct sim_range *r, uintptr_t ptr, CUpointer_attrib
 
 CUresult cuPointerGetAttribute(void *data, CUpointer_attribute which, CUdeviceptr ptr)
 {
-	SIM_ENTER(cuPointerGetAttribute, S_CTX);
+	SIM_ENTER(cuPointerGetAttribute, S_DEV);
 	size_t size = attribute_size(which);
 	if (!data || !size)
 		return CUDA_ERROR_INVALID_VALUE;
@@ -114,16 +123,41 @@ CUresult cuPointerGetAttribute(void *data, CUpointer_attribute which, CUdevicept
 	struct sim_range *r = sim_range_find(ptr);
 	bool known = r && attribute(r, ptr, which, &value);
 	sim_unlock();
-	if (!known)
-		return CUDA_ERROR_INVALID_VALUE;
-	memcpy(data, &value, size < 8 ? size : 8);
-	return CUDA_SUCCESS;
+	if (known || (r && size == 8)) /* the pointers are cleared when there is none */
+		memcpy(data, &value, size < 8 ? size : 8);
+	return known ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 
-/* Unlike the singular call an unknown address is no error: every answer is zero. */
+/* What the plural call says of an address that is no memory of the driver's; false: it
+ * leaves the answer alone. */
+static bool unknown_address(uintptr_t ptr, CUpointer_attribute which, uint64_t *value)
+{
+	uintptr_t base;
+	size_t size;
+	bool reserved = sim_vmm_reserved(ptr, &base, &size);
+	switch (which) {
+	case CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL:
+		*value = (uint32_t)CU_DEVICE_INVALID;
+		return true;
+	case CU_POINTER_ATTRIBUTE_HOST_POINTER:
+		*value = ptr;
+		return true;
+	case CU_POINTER_ATTRIBUTE_RANGE_START_ADDR:
+		*value = base;
+		return reserved;
+	case CU_POINTER_ATTRIBUTE_RANGE_SIZE:
+		*value = size;
+		return reserved;
+	default:
+		*value = 0;
+		return true;
+	}
+}
+
+/* Unlike in the singular call an unknown address is no error. */
 CUresult cuPointerGetAttributes(unsigned int count, CUpointer_attribute *which, void **data, CUdeviceptr ptr)
 {
-	SIM_ENTER(cuPointerGetAttributes, S_CTX);
+	SIM_ENTER(cuPointerGetAttributes, S_DEV);
 	if (!count || !which || !data)
 		return CUDA_ERROR_INVALID_VALUE;
 	for (unsigned i = 0; i < count; i++)
@@ -133,8 +167,8 @@ CUresult cuPointerGetAttributes(unsigned int count, CUpointer_attribute *which, 
 	struct sim_range *r = sim_range_find(ptr);
 	for (unsigned i = 0; i < count; i++) {
 		uint64_t value = 0;
-		if (which[i] == CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL && !r)
-			value = (uint32_t)CU_DEVICE_INVALID;
+		if (!r && !unknown_address(ptr, which[i], &value))
+			continue;
 		if (r && !attribute(r, ptr, which[i], &value))
 			value = 0;
 		memcpy(data[i], &value, attribute_size(which[i]));

@@ -42,8 +42,8 @@ static CUresult alloc(bool per_thread, CUdeviceptr *out, size_t size, CUmemoryPo
 	uintptr_t at = 0;
 	sim_lock();
 	CUresult result = sim_stream_get(stream, per_thread, &s);
-	if (result == CUDA_SUCCESS && s->capture)
-		result = sim_capture_refuse(s);
+	if (result == CUDA_SUCCESS)
+		result = s->capture ? sim_capture_refuse(s) : sim_capture_unsafe_locked();
 	if (result == CUDA_SUCCESS) {
 		struct sim_pool *p = (struct sim_pool *)pool;
 		if (!p && default_pool(s->ctx->dev))
@@ -55,13 +55,13 @@ static CUresult alloc(bool per_thread, CUdeviceptr *out, size_t size, CUmemoryPo
 		*out = at;
 	return result;
 }
-SIM_TWIN(cuMemAllocAsync, _ptsz, S_CTX, (CUdeviceptr *out, size_t n, CUstream s), alloc, out, n, NULL, s)
+SIM_TWIN(cuMemAllocAsync, _ptsz, S_DEV, (CUdeviceptr *out, size_t n, CUstream s), alloc, out, n, NULL, s)
 
 static CUresult alloc_from(bool per_thread, CUdeviceptr *out, size_t size, CUmemoryPool pool, CUstream stream)
 {
 	return pool ? alloc(per_thread, out, size, pool, stream) : CUDA_ERROR_INVALID_VALUE;
 }
-SIM_TWIN(cuMemAllocFromPoolAsync, _ptsz, S_CTX, (CUdeviceptr *out, size_t n, CUmemoryPool pool, CUstream s),
+SIM_TWIN(cuMemAllocFromPoolAsync, _ptsz, S_DEV, (CUdeviceptr *out, size_t n, CUmemoryPool pool, CUstream s),
 		 alloc_from, out, n, pool, s)
 
 static CUresult free_async(bool per_thread, CUdeviceptr ptr, CUstream stream)
@@ -87,7 +87,7 @@ static CUresult free_async(bool per_thread, CUdeviceptr ptr, CUstream stream)
 	sim_unlock();
 	return result;
 }
-SIM_TWIN(cuMemFreeAsync, _ptsz, S_CTX, (CUdeviceptr ptr, CUstream s), free_async, ptr, s)
+SIM_TWIN(cuMemFreeAsync, _ptsz, S_DEV, (CUdeviceptr ptr, CUstream s), free_async, ptr, s)
 
 /* ---- pools ---- */
 

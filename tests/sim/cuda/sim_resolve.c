@@ -12,6 +12,8 @@
 
 #define MAX_ABIS 6
 #define DRIVER_VERSION 13000
+#define TWINS_SINCE 7000
+#define ALL_FLAGS (CU_GET_PROC_ADDRESS_LEGACY_STREAM | CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM)
 
 static const struct versions {
 	const char *name;
@@ -49,28 +51,35 @@ static void *exported(const char *symbol)
 	return !self || dlsym(self, symbol) ? s->fn : NULL;
 }
 
-/* Newest ABI not newer than `version`; per-thread twin when asked for and there. */
-static void *find(const struct versions *v, int version, bool per_thread, bool *too_old)
+static void *twin_of(const char *plain)
+{
+	char twin[80];
+	snprintf(twin, sizeof twin, "%s_ptsz", plain);
+	void *fn = exported(twin);
+	if (fn)
+		return fn;
+	snprintf(twin, sizeof twin, "%s_ptds", plain);
+	return exported(twin);
+}
+
+/* Newest ABI not newer than `version`. `twins`: only per-thread twins, which exist since
+ * CUDA 7. `seen`: the function has any ABI of that sort. */
+static void *find(const struct versions *v, int version, bool twins, bool *seen)
 {
 	for (int abi = MAX_ABIS - 1; abi >= 0; abi--) {
 		if (!v->version[abi])
 			continue;
-		char plain[64] = "", suffix[8] = "", twin[80];
+		char plain[64] = "", suffix[8] = "";
 		if (abi)
 			snprintf(suffix, sizeof suffix, "_v%d", abi + 1);
 		snprintf(plain, sizeof plain, "%.50s%s", v->name, suffix);
-		void *fn = exported(plain);
+		void *fn = twins ? twin_of(plain) : exported(plain);
 		if (!fn)
 			continue;
-		*too_old = v->version[abi] > version;
-		if (*too_old)
-			continue;
-		for (int i = 0; per_thread && i < 2; i++) {
-			snprintf(twin, sizeof twin, "%s%s", plain, i ? "_ptds" : "_ptsz");
-			if (exported(twin))
-				return exported(twin);
-		}
-		return fn;
+		*seen = true;
+		int since = twins && v->version[abi] < TWINS_SINCE ? TWINS_SINCE : v->version[abi];
+		if (since <= version)
+			return fn;
 	}
 	return NULL;
 }
@@ -78,16 +87,20 @@ static void *find(const struct versions *v, int version, bool per_thread, bool *
 static CUresult resolve(const char *symbol, void **out, int version, cuuint64_t flags,
 						CUdriverProcAddressQueryResult *status)
 {
-	if (!symbol || !out || flags > CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM || version > DRIVER_VERSION)
+	if (!symbol || !out || flags & ~(cuuint64_t)ALL_FLAGS || version > DRIVER_VERSION)
 		return CUDA_ERROR_INVALID_VALUE;
 	const struct versions *v = versions_find(symbol);
-	bool too_old = false;
-	*out = v ? find(v, version, flags & CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM, &too_old) : NULL;
+	bool seen = false;
+	*out = NULL;
+	if (v && flags & CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM)
+		*out = find(v, version, true, &seen);
+	if (v && !seen)
+		*out = find(v, version, false, &seen);
 	if (status)
 		*status = *out		? CU_GET_PROC_ADDRESS_SUCCESS
-				  : too_old ? CU_GET_PROC_ADDRESS_VERSION_NOT_SUFFICIENT
+				  : seen    ? CU_GET_PROC_ADDRESS_VERSION_NOT_SUFFICIENT
 							: CU_GET_PROC_ADDRESS_SYMBOL_NOT_FOUND;
-	return *out ? CUDA_SUCCESS : CUDA_ERROR_NOT_FOUND;
+	return CUDA_SUCCESS; /* also when there is none */
 }
 
 SIM_FN(cuGetProcAddress, S_ANY, (const char *symbol, void **out, int version, cuuint64_t flags),

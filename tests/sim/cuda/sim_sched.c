@@ -178,6 +178,11 @@ CUresult sim_submit_after(struct sim_stream *s, struct sim_cmd *cmd, struct sim_
 	/* A free or unregister in another thread holds launches back, as the real one does. */
 	while (s->ctx->dev->stall)
 		pthread_cond_wait(&sim.done, &sim.lock);
+	CUresult sticky = __atomic_load_n(&s->ctx->sticky, __ATOMIC_ACQUIRE);
+	if (sticky != CUDA_SUCCESS) {
+		sim_cmd_put(cmd);
+		return sticky;
+	}
 	if (s->capture)
 		return sim_capture_add(s, cmd);
 	if (s->legacy && sim_capture_implicit(s->ctx)) {

@@ -127,10 +127,8 @@ static CUresult synchronize(bool per_thread, CUstream handle)
 	struct sim_stream *s;
 	sim_lock();
 	CUresult result = sim_stream_get(handle, per_thread, &s);
-	if (result == CUDA_SUCCESS && s->capture)
-		result = sim_capture_refuse(s);
-	else if (result == CUDA_SUCCESS && s->legacy && sim_capture_implicit(s->ctx))
-		result = CUDA_ERROR_STREAM_CAPTURE_IMPLICIT;
+	if (result == CUDA_SUCCESS)
+		result = sim_capture_host_looks(s);
 	if (result == CUDA_SUCCESS) {
 		struct sim_ctx *ctx = s->ctx;
 		sim_stream_drain(s);
@@ -139,17 +137,15 @@ static CUresult synchronize(bool per_thread, CUstream handle)
 	sim_unlock();
 	return result;
 }
-SIM_TWIN(cuStreamSynchronize, _ptsz, S_DEV | S_UNSAFE, (CUstream handle), synchronize, handle)
+SIM_TWIN(cuStreamSynchronize, _ptsz, S_DEV, (CUstream handle), synchronize, handle)
 
 static CUresult query(bool per_thread, CUstream handle)
 {
 	struct sim_stream *s;
 	sim_lock();
 	CUresult result = sim_stream_get(handle, per_thread, &s);
-	if (result == CUDA_SUCCESS && s->capture)
-		result = sim_capture_refuse(s);
-	else if (result == CUDA_SUCCESS && s->legacy && sim_capture_implicit(s->ctx))
-		result = CUDA_ERROR_STREAM_CAPTURE_IMPLICIT;
+	if (result == CUDA_SUCCESS)
+		result = sim_capture_host_looks(s);
 	if (result == CUDA_SUCCESS)
 		result = sticky(s);
 	if (result == CUDA_SUCCESS && !sim_stream_idle(s))
@@ -157,7 +153,7 @@ static CUresult query(bool per_thread, CUstream handle)
 	sim_unlock();
 	return result;
 }
-SIM_TWIN(cuStreamQuery, _ptsz, S_DEV | S_UNSAFE, (CUstream handle), query, handle)
+SIM_TWIN(cuStreamQuery, _ptsz, S_DEV, (CUstream handle), query, handle)
 
 static CUresult wait_event(bool per_thread, CUstream handle, CUevent event, unsigned flags)
 {

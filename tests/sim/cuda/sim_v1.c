@@ -13,7 +13,6 @@
 
 #pragma GCC diagnostic ignored "-Wunused-parameter"
 
-OLD(cuDeviceTotalMem, (unsigned int *bytes, CUdevice dev))
 OLD(cuMemGetInfo, (unsigned int *available, unsigned int *total))
 OLD(cuMemAlloc, (CUdeviceptr_v1 *ptr, unsigned int n))
 OLD(cuMemAllocPitch, (CUdeviceptr_v1 *ptr, unsigned int *pitch, unsigned int w, unsigned int h, unsigned int element))
@@ -38,3 +37,14 @@ OLD(cuMemsetD32, (CUdeviceptr_v1 dst, unsigned int v, unsigned int n))
 OLD(cuMemsetD2D8, (CUdeviceptr_v1 dst, unsigned int pitch, unsigned char v, unsigned int w, unsigned int h))
 OLD(cuMemsetD2D16, (CUdeviceptr_v1 dst, unsigned int pitch, unsigned short v, unsigned int w, unsigned int h))
 OLD(cuMemsetD2D32, (CUdeviceptr_v1 dst, unsigned int pitch, unsigned int v, unsigned int w, unsigned int h))
+
+CUresult cuDeviceTotalMem(unsigned int *bytes, CUdevice dev)
+{
+	SIM_ENTER(cuDeviceTotalMem, S_DEV);
+	if (!sim_device_get(dev))
+		return CUDA_ERROR_INVALID_DEVICE;
+	if (!bytes)
+		return CUDA_ERROR_INVALID_VALUE;
+	*bytes = sim_conf.mem_bytes > UINT32_MAX ? UINT32_MAX : (unsigned int)sim_conf.mem_bytes;
+	return CUDA_SUCCESS;
+}

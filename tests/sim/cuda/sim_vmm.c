@@ -33,6 +33,14 @@ uintptr_t sim_va_conflict(uintptr_t at, size_t size)
 	return 0;
 }
 
+bool sim_vmm_reserved(uintptr_t at, uintptr_t *base, size_t *size)
+{
+	struct reservation *r = reservation_of(at, 1);
+	*base = r ? r->base : 0;
+	*size = r ? r->size : 0;
+	return r != NULL;
+}
+
 static bool granular(uint64_t n) { return n && n % SIM_GRANULARITY == 0; }
 
 CUresult cuMemGetAllocationGranularity(size_t *out, const CUmemAllocationProp *prop,
@@ -87,12 +95,12 @@ CUresult cuMemAddressFree(CUdeviceptr ptr, size_t size)
 	return result;
 }
 
-/* ---- handles: a struct sim_phys whose `vmm_live` says that the program holds it ---- */
+/* ---- handles: a reference to a struct sim_phys ---- */
 
 CUresult cuMemCreate(CUmemGenericAllocationHandle *out, size_t size, const CUmemAllocationProp *prop,
 					 unsigned long long flags)
 {
-	SIM_ENTER(cuMemCreate, S_DEV | S_UNSAFE);
+	SIM_ENTER(cuMemCreate, S_DEV);
 	if (!out || !prop || !granular(size) || flags || prop->type != CU_MEM_ALLOCATION_TYPE_PINNED)
 		return CUDA_ERROR_INVALID_VALUE;
 	struct sim_device *dev = NULL;
@@ -106,7 +114,6 @@ CUresult cuMemCreate(CUmemGenericAllocationHandle *out, size_t size, const CUmem
 	sim_lock();
 	struct sim_phys *phys = sim_phys_new(dev, size);
 	if (phys) {
-		phys->vmm_live = true;
 		phys->prop = *prop;
 		*out = (CUmemGenericAllocationHandle)(uintptr_t)phys;
 	}
@@ -189,17 +196,18 @@ static bool whole_mappings(uintptr_t ptr, size_t size)
 	return at == ptr + size;
 }
 
-/* Does not wait for the device, as the real one does not. */
+/* Does not wait for the device, as the real one does not. Addresses that are reserved and
+ * not mapped are passed over. */
 CUresult cuMemUnmap(CUdeviceptr ptr, size_t size)
 {
 	SIM_ENTER(cuMemUnmap, S_DEV);
 	sim_lock();
-	bool ok = granular(size) && whole_mappings(ptr, size);
-	for (uintptr_t at = ptr; ok && at < ptr + size;) {
-		struct sim_range *r = sim_range_find(at);
-		at += r->size;
+	bool ok = granular(size) && reservation_of(ptr, size);
+	struct sim_range *first = sim_range_find(ptr), *last = sim_range_find(ptr + size - 1);
+	if ((first && first->base < ptr) || (last && last->base + last->size > ptr + size))
+		ok = false; /* cuts a mapping */
+	for (struct sim_range *r; ok && (r = sim_range_overlap(ptr, size));)
 		sim_release_range(r);
-	}
 	sim_unlock();
 	return ok ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
