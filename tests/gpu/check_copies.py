@@ -5,6 +5,12 @@ import harness as h
 VERIFY = {"TURBO_VERIFY": "1", "TURBO_COPY_THREADS": "2", "TURBO_COPY_RING_MB": "8", "TURBO_COPY_MIN_KB": "64"}
 
 
+# Not under TURBO_VERIFY: a verified copy waits for its turn, and a source that somebody rewrites while
+# its copy waits is not what was read of it early.
+NOT_VERIFIED = ["small_h2d_returns_early", "host_callback_writes_source", "callback_behind_event", "graph_host_node",
+                "wait_value", "kernel_spins_on_flag", "synchronous_behind_flag", "ipc_event"]
+
+
 def parse(text):
     """(case -> (word, reason), notes, staged copies) of an order_check run."""
     cases, notes = {}, []
@@ -68,7 +74,8 @@ def order(details):
 
 def order_verify(details):
     """Few threads, a small ring, a low limit, and every staged copy re-read."""
-    loaded, (cases, _, stats) = run(h.PRELOADED, VERIFY)
+    names = h.run([h.program("order_check"), "--list"], h.BARE).out.split()
+    loaded, (cases, _, stats) = run(h.PRELOADED, VERIFY, [n for n in names if n not in NOT_VERIFIED])
     details["output"] = loaded.out + loaded.err
     problems = problems_of("preloaded", cases)
     check_stats(stats, details, problems)

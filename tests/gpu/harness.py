@@ -1,5 +1,6 @@
 """What the GPU tests and benchmarks share: processes with and without libturbo, the programs, the
 machine. Standard library only."""
+import functools
 import json
 import os
 import platform
@@ -96,6 +97,7 @@ def cuda_include():
     return None
 
 
+@functools.lru_cache(maxsize=None)
 def find_library(name):
     """A library of an installed nvidia wheel or of the toolkit, by its file name, or None."""
     roots = [os.path.join(p, "nvidia") for p in sys.path if p] + ["/usr/local/cuda"]

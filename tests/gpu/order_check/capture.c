@@ -178,7 +178,8 @@ static const char *copy_beside_capture(size_t m, enum form f, unsigned char *p)
 	if (o.graph)
 		cu.cuGraphDestroy(o.graph);
 	if (off >= 0)
-		return order_fail("%s beside a %s capture: host byte %lld", form_names[f], modes[m].name, (long long)off);
+		return order_fail("%s beside a %s capture: host byte %lld", form_names[f], modes[m].name,
+						  (long long)off);
 	if (r == CUDA_SUCCESS && h2d)
 		return device_is_pattern(fx.buf, N, seed);
 	return NULL;

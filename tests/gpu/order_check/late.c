@@ -262,7 +262,7 @@ static const char *ipc_event(void)
 	snprintf(path, sizeof(path), "/dev/shm/order_check.ipc.%d", (int)getpid());
 	int fd = open(path, O_RDWR | O_CREAT | O_EXCL, 0600);
 	if (fd < 0 || unlink(path) || ftruncate(fd, (off_t)ipc_bytes()) || pipe2(to, O_CLOEXEC) ||
-	    pipe2(from, O_CLOEXEC))
+		pipe2(from, O_CLOEXEC))
 		return order_skip("no shared memory or pipes");
 	unsigned char *block = mmap(NULL, ipc_bytes(), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
 	if (block == MAP_FAILED)

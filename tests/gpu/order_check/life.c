@@ -67,7 +67,7 @@ static const char *contexts_in_threads(void)
 	for (int i = 0; i < 6 && !why; i++) {
 		pthread_t t[2];
 		if (pthread_create(&t[0], NULL, copy_in_thread, fx.ctx) ||
-		    pthread_create(&t[1], NULL, copy_in_thread, second))
+			pthread_create(&t[1], NULL, copy_in_thread, second))
 			return order_skip("no thread");
 		for (int k = 0; k < 2; k++) {
 			void *result;

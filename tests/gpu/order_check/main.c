@@ -16,7 +16,7 @@
 #include <unistd.h>
 
 static const struct order_case *const groups[] = {reuse_cases, stream_cases, late_cases, capture_cases,
-                                                  fault_cases, many_cases, life_cases};
+												  fault_cases, many_cases,   life_cases};
 #define GROUPS (sizeof(groups) / sizeof(groups[0]))
 
 static const char *current = "start";

@@ -31,14 +31,14 @@ struct order_fixture {
 	CUcontext ctx;
 	CUmodule module;
 	CUfunction fill32, add32, copy, spin_us, spin_flag;
-	CUstream a, b;            /* ordered with the legacy default stream */
-	CUstream nb;              /* CU_STREAM_NON_BLOCKING */
-	CUdeviceptr buf, buf2;    /* BUF_BYTES each */
-	uint32_t *flag;           /* mapped pinned word, 0 at the start of a case */
+	CUstream a, b;         /* ordered with the legacy default stream */
+	CUstream nb;           /* CU_STREAM_NON_BLOCKING */
+	CUdeviceptr buf, buf2; /* BUF_BYTES each */
+	uint32_t *flag;        /* mapped pinned word, 0 at the start of a case */
 	CUdeviceptr flag_dev;
-	uint64_t random;          /* state of random_next, from --seed */
-	const char *self;         /* path of this program */
-	bool huge;                /* --huge: copies beyond 4 GiB too */
+	uint64_t random;  /* state of random_next, from --seed */
+	const char *self; /* path of this program */
+	bool huge;        /* --huge: copies beyond 4 GiB too */
 };
 extern struct order_fixture fx;
 
@@ -56,23 +56,23 @@ void order_note_status(const char *key, CUresult r);
 /* "info CASE KEY N": a figure for people, never compared. */
 void order_info(const char *key, double value);
 
-#define TRY(call)                                                                                      \
-	do {                                                                                               \
-		CUresult r_ = (call);                                                                          \
-		if (r_ != CUDA_SUCCESS)                                                                        \
-			return order_fail("%s at %s:%d: %s", cuda_dl_error(r_), __FILE__, __LINE__, #call);        \
+#define TRY(call)                                                                               \
+	do {                                                                                        \
+		CUresult r_ = (call);                                                                   \
+		if (r_ != CUDA_SUCCESS)                                                                 \
+			return order_fail("%s at %s:%d: %s", cuda_dl_error(r_), __FILE__, __LINE__, #call); \
 	} while (0)
 /* A step that returns a reason itself. */
-#define STEP(call)                        \
-	do {                                  \
-		const char *why_ = (call);        \
-		if (why_)                         \
-			return why_;                  \
+#define STEP(call)                 \
+	do {                           \
+		const char *why_ = (call); \
+		if (why_)                  \
+			return why_;           \
 	} while (0)
-#define NEED(function)                                                  \
-	do {                                                                \
-		if (!cu.function)                                               \
-			return order_skip("the driver has no " #function);          \
+#define NEED(function)                                         \
+	do {                                                       \
+		if (!cu.function)                                      \
+			return order_skip("the driver has no " #function); \
 	} while (0)
 
 /* Kernels; n counts 32-bit words. */

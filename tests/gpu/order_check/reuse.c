@@ -12,9 +12,9 @@
 #include <unistd.h>
 
 /* Around the limits that matter: small copies, the part read early, chunk edges, odd ends. */
-static const size_t sizes[] = {4,           100,         4096,        65536,   65537,
-                               512 * KIB,   1 * MIB,     1 * MIB + 3, 2 * MIB, 2 * MIB + 1,
-                               4 * MIB - 1, 16 * MIB + 5, 64 * MIB + 13};
+static const size_t sizes[] = {4,           100,          4096,         65536,   65537,
+							   512 * KIB,   1 * MIB,      1 * MIB + 3,  2 * MIB, 2 * MIB + 1,
+							   4 * MIB - 1, 16 * MIB + 5, 64 * MIB + 13};
 #define SIZES (sizeof(sizes) / sizeof(sizes[0]))
 
 enum entry { SYNC, ASYNC_NULL, ASYNC_A, ASYNC_NB, UNIFIED, UNIFIED_ASYNC, ENTRIES };
@@ -53,7 +53,7 @@ static const char *overwritten_one(enum entry e, size_t n, size_t shift)
 	CUresult r = h2d(e, fx.buf + shift, p + shift, n);
 	memset(p, 0xA5, n + shift);
 	const char *why = r ? order_fail("%s, %zu bytes, entry %d", cuda_dl_error(r), n, e)
-	                    : device_is_pattern(fx.buf + shift, n, seed);
+						: device_is_pattern(fx.buf + shift, n, seed);
 	free(p);
 	return why;
 }
@@ -231,7 +231,9 @@ static const char *beyond_4_gib(void)
 	if (!why) {
 		CUresult r = d2h(ASYNC_A, p, big, n);
 		int64_t off = pattern_check(p, n, 41);
-		why = r ? order_fail("D2H: %s", cuda_dl_error(r)) : off < 0 ? NULL : order_fail("D2H byte %lld", (long long)off);
+		why = r         ? order_fail("D2H: %s", cuda_dl_error(r))
+			  : off < 0 ? NULL
+						: order_fail("D2H byte %lld", (long long)off);
 	}
 	free(p);
 	TRY(cu.cuMemFree_v2(big));

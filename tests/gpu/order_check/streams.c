@@ -16,9 +16,9 @@ static unsigned char *block_new(uint32_t seed)
 		pattern_fill(p, N, seed);
 	return p;
 }
-#define BLOCK(name, seed)                      \
-	unsigned char *name = block_new(seed);     \
-	if (!name)                                 \
+#define BLOCK(name, seed)                  \
+	unsigned char *name = block_new(seed); \
+	if (!name)                             \
 	return order_skip("no memory")
 
 static const char *host_is_word(const unsigned char *p, uint32_t word)
@@ -224,7 +224,8 @@ static const char *pinned_stays_asynchronous(void)
 	double ms = (double)(now_ns() - started) / 1e6;
 	TRY(cu.cuStreamSynchronize(fx.a));
 	TRY(cu.cuMemFreeHost(p));
-	return ms < spin_ms / 2 ? NULL : order_fail("the calls took %.1f ms behind a kernel of %u ms", ms, spin_ms);
+	return ms < spin_ms / 2 ? NULL
+							: order_fail("the calls took %.1f ms behind a kernel of %u ms", ms, spin_ms);
 }
 
 const struct order_case stream_cases[] = {

@@ -32,9 +32,9 @@ static void across_registration(void)
 		char *part = p + (upper ? n / 2 : 0);
 		fact_status("register_half", cu.cuMemHostRegister_v2(part, n / 2, 0));
 		fact_status(upper ? "h2d_across.upper_half_registered" : "h2d_across.lower_half_registered",
-		            cu.cuMemcpyHtoD_v2(probe_block, p, n));
+					cu.cuMemcpyHtoD_v2(probe_block, p, n));
 		fact_status(upper ? "d2h_across.upper_half_registered" : "d2h_across.lower_half_registered",
-		            cu.cuMemcpyDtoH_v2(p, probe_block, n));
+					cu.cuMemcpyDtoH_v2(p, probe_block, n));
 		cu.cuCtxSynchronize();
 		cu.cuMemHostUnregister(part);
 	}
@@ -134,17 +134,20 @@ static void pointer_facts(const char *what, CUdeviceptr p)
 	CUdeviceptr start = 0;
 	size_t size = 0, range = 0;
 	unsigned long long id = 0;
-	CUpointer_attribute which[] = {CU_POINTER_ATTRIBUTE_MEMORY_TYPE,    CU_POINTER_ATTRIBUTE_CONTEXT,
-	                               CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL, CU_POINTER_ATTRIBUTE_IS_MANAGED,
-	                               CU_POINTER_ATTRIBUTE_RANGE_START_ADDR, CU_POINTER_ATTRIBUTE_RANGE_SIZE,
-	                               CU_POINTER_ATTRIBUTE_BUFFER_ID};
+	CUpointer_attribute which[] = {CU_POINTER_ATTRIBUTE_MEMORY_TYPE,      CU_POINTER_ATTRIBUTE_CONTEXT,
+								   CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL,   CU_POINTER_ATTRIBUTE_IS_MANAGED,
+								   CU_POINTER_ATTRIBUTE_RANGE_START_ADDR, CU_POINTER_ATTRIBUTE_RANGE_SIZE,
+								   CU_POINTER_ATTRIBUTE_BUFFER_ID};
 	void *data[] = {&type, &ctx, &ordinal, &managed, &start, &size, &id};
 	char name[96];
 	CUresult r = cu.cuPointerGetAttributes(7, which, data, p);
 	snprintf(name, sizeof(name), "attributes.%s", what);
 	fact(name, "%s: type %u context %s ordinal %d managed %u range start %+lld size %zu id %llu",
-	     r ? cuda_dl_error(r) : "CUDA_SUCCESS", type, ctx == probe_ctx ? "current" : ctx ? "other" : "NULL", ordinal,
-	     managed, start ? (long long)(start - p) : 0LL, size, id);
+		 r ? cuda_dl_error(r) : "CUDA_SUCCESS", type,
+		 ctx == probe_ctx ? "current"
+		 : ctx            ? "other"
+						  : "NULL",
+		 ordinal, managed, start ? (long long)(start - p) : 0LL, size, id);
 	for (int i = 0; i < 3; i++) {
 		static const char *const names[] = {"type", "context", "range_start"};
 		static const int index[] = {0, 1, 4};
@@ -191,14 +194,15 @@ static void context_ids(void)
 	bool good = probe_open();
 	cu.cuCtxGetId(probe_ctx, &reset);
 	fact("context_after_reset", "%s, %s handle, id %llu then %llu", r ? cuda_dl_error(r) : "CUDA_SUCCESS",
-	     probe_ctx == first ? "same" : "another", before, reset);
+		 probe_ctx == first ? "same" : "another", before, reset);
 	if (!good)
 		return;
 	cu.cuDevicePrimaryCtxRelease_v2(probe_dev);
 	cu.cuDevicePrimaryCtxRelease_v2(probe_dev);
 	probe_open();
 	cu.cuCtxGetId(probe_ctx, &released);
-	fact("context_after_last_release", "%s handle, id %llu", probe_ctx == first ? "same" : "another", released);
+	fact("context_after_last_release", "%s handle, id %llu", probe_ctx == first ? "same" : "another",
+		 released);
 }
 
 void probe_behaviour(void)

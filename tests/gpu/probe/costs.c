@@ -13,15 +13,15 @@
 #define CALLS 2000
 
 /* Median of batches, so that a preempted one does not count. */
-#define COST(name, call)                                                \
-	do {                                                                \
-		uint64_t batch_[20];                                            \
-		for (int b_ = 0; b_ < 20; b_++) {                               \
-			uint64_t t_ = now_ns();                                     \
-			for (int i_ = 0; i_ < CALLS / 20; i_++)                     \
-				(void)(call);                                           \
-			batch_[b_] = now_ns() - t_;                                 \
-		}                                                               \
+#define COST(name, call)                                                               \
+	do {                                                                               \
+		uint64_t batch_[20];                                                           \
+		for (int b_ = 0; b_ < 20; b_++) {                                              \
+			uint64_t t_ = now_ns();                                                    \
+			for (int i_ = 0; i_ < CALLS / 20; i_++)                                    \
+				(void)(call);                                                          \
+			batch_[b_] = now_ns() - t_;                                                \
+		}                                                                              \
 		fact("us." name, "%.3f", (double)median_u64(batch_, 20) / (CALLS / 20) / 1e3); \
 	} while (0)
 
@@ -33,7 +33,7 @@ static void pointer_costs(void *heap, void *pinned)
 	size_t size;
 	CUdeviceptr host = (CUdeviceptr)(uintptr_t)heap, pin = (CUdeviceptr)(uintptr_t)pinned;
 	CUpointer_attribute which[] = {CU_POINTER_ATTRIBUTE_MEMORY_TYPE, CU_POINTER_ATTRIBUTE_CONTEXT,
-	                               CU_POINTER_ATTRIBUTE_IS_MANAGED};
+								   CU_POINTER_ATTRIBUTE_IS_MANAGED};
 	void *data[] = {&type, &ctx, &managed};
 	COST("cuPointerGetAttribute(type).pageable", cu.cuPointerGetAttribute(&type, which[0], host));
 	COST("cuPointerGetAttribute(type).pinned", cu.cuPointerGetAttribute(&type, which[0], pin));
@@ -109,7 +109,7 @@ static void copy_costs(char *heap, char *pinned)
 		}
 		snprintf(name, sizeof(name), "us.pinned_h2d.%zu", n);
 		fact(name, "call %.2f, call and synchronise %.2f", (double)median_u64(issue, 64) / 1e3,
-		     (double)median_u64(done, 64) / 1e3);
+			 (double)median_u64(done, 64) / 1e3);
 		for (int k = 0; k < 64; k++) {
 			uint64_t s = now_ns();
 			cu.cuMemcpyHtoDAsync_v2(probe_block, heap, n, probe_a);
@@ -119,15 +119,15 @@ static void copy_costs(char *heap, char *pinned)
 		}
 		snprintf(name, sizeof(name), "us.pageable_h2d.%zu", n);
 		fact(name, "call %.2f, call and synchronise %.2f", (double)median_u64(issue, 64) / 1e3,
-		     (double)median_u64(done, 64) / 1e3);
+			 (double)median_u64(done, 64) / 1e3);
 	}
 }
 
 /* ---- waking parked threads ---------------------------------------------------------------- */
 
 #define PARKED 8
-static uint32_t futex_word;        /* bumped to wake */
-static uint64_t woken[PARKED];     /* atomic: ns when each ran, 0 while parked */
+static uint32_t futex_word;    /* bumped to wake */
+static uint64_t woken[PARKED]; /* atomic: ns when each ran, 0 while parked */
 
 static void *parked_main(void *arg)
 {
@@ -173,7 +173,7 @@ static void futex_costs(void)
 	for (int i = 0; i < PARKED; i++)
 		pthread_join(t[i], NULL);
 	fact("us.futex_wake_8", "call %.1f, first runs %.1f, last runs %.1f", (double)median_u64(call, 100) / 1e3,
-	     (double)median_u64(first, 100) / 1e3, (double)median_u64(last, 100) / 1e3);
+		 (double)median_u64(first, 100) / 1e3, (double)median_u64(last, 100) / 1e3);
 }
 
 void probe_costs(void)
@@ -229,7 +229,7 @@ void probe_bandwidth(void)
 	for (size_t chunk = 128 * KIB; chunk <= 64 * MIB; chunk *= 2) {
 		snprintf(name, sizeof(name), "gbps.chunked_64MiB.%zuK", chunk / 1024);
 		fact(name, "h2d %.1f, h2d with events %.1f, d2h %.1f", chunked_gbps(pinned, chunk, true, false),
-		     chunked_gbps(pinned, chunk, true, true), chunked_gbps(pinned, chunk, false, false));
+			 chunked_gbps(pinned, chunk, true, true), chunked_gbps(pinned, chunk, false, false));
 	}
 	uint64_t s = now_ns();
 	memcpy(pinned, heap, PROBE_BYTES);

@@ -12,8 +12,8 @@
 #include <unistd.h>
 
 enum place { PROT_NONE_PAGES, UNMAPPED, HALF_UNMAPPED, READ_ONLY, NULL_POINTER, DEVICE_POINTER, PLACES };
-static const char *const place_names[] = {"prot_none",  "unmapped", "half_unmapped",
-                                          "read_only", "null",     "device_pointer"};
+static const char *const place_names[] = {"prot_none", "unmapped", "half_unmapped",
+										  "read_only", "null",     "device_pointer"};
 enum form { H2D_SYNC, H2D_ASYNC, D2H_SYNC, D2H_ASYNC, FORMS };
 static const char *const form_names[] = {"h2d_sync", "h2d_async", "d2h_sync", "d2h_async"};
 static const size_t sizes[] = {4096, 4 * MIB, 16 * MIB};
@@ -51,13 +51,14 @@ int probe_fault_child(const char *name)
 	size_t n = sizes[size];
 	void *p = bad_block((enum place)place, n);
 	CUresult r = form == H2D_SYNC    ? cu.cuMemcpyHtoD_v2(probe_block, p, n)
-	             : form == H2D_ASYNC ? cu.cuMemcpyHtoDAsync_v2(probe_block, p, n, probe_a)
-	             : form == D2H_SYNC  ? cu.cuMemcpyDtoH_v2(p, probe_block, n)
-	                                 : cu.cuMemcpyDtoHAsync_v2(p, probe_block, n, probe_a);
+				 : form == H2D_ASYNC ? cu.cuMemcpyHtoDAsync_v2(probe_block, p, n, probe_a)
+				 : form == D2H_SYNC  ? cu.cuMemcpyDtoH_v2(p, probe_block, n)
+									 : cu.cuMemcpyDtoHAsync_v2(p, probe_block, n, probe_a);
 	CUresult later = cu.cuCtxSynchronize();
 	char text[96];
 	snprintf(text, sizeof(text), "%s.%s.%zuK", form_names[form], place_names[place], n / 1024);
-	fact(text, "%s, then %s", r ? cuda_dl_error(r) : "CUDA_SUCCESS", later ? cuda_dl_error(later) : "CUDA_SUCCESS");
+	fact(text, "%s, then %s", r ? cuda_dl_error(r) : "CUDA_SUCCESS",
+		 later ? cuda_dl_error(later) : "CUDA_SUCCESS");
 	return 0;
 }
 

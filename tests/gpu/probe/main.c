@@ -39,10 +39,11 @@ static bool opened(void)
 {
 	CUmodule module;
 	return !cu.cuDeviceGet(&probe_dev, 0) && !cu.cuDevicePrimaryCtxRetain(&probe_ctx, probe_dev) &&
-	       !cu.cuCtxSetCurrent(probe_ctx) && !cu.cuStreamCreate(&probe_a, CU_STREAM_DEFAULT) &&
-	       !cu.cuStreamCreate(&probe_b, CU_STREAM_DEFAULT) && !cu.cuMemAlloc_v2(&probe_block, PROBE_BYTES) &&
-	       !cu.cuModuleLoadData(&module, kernels_ptx) && !cu.cuModuleGetFunction(&spin_us, module, "spin_us") &&
-	       !probe_spin(probe_a, 0) && !cu.cuCtxSynchronize();
+		   !cu.cuCtxSetCurrent(probe_ctx) && !cu.cuStreamCreate(&probe_a, CU_STREAM_DEFAULT) &&
+		   !cu.cuStreamCreate(&probe_b, CU_STREAM_DEFAULT) && !cu.cuMemAlloc_v2(&probe_block, PROBE_BYTES) &&
+		   !cu.cuModuleLoadData(&module, kernels_ptx) &&
+		   !cu.cuModuleGetFunction(&spin_us, module, "spin_us") && !probe_spin(probe_a, 0) &&
+		   !cu.cuCtxSynchronize();
 }
 
 bool probe_open(void)

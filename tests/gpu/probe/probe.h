@@ -26,10 +26,10 @@ void fact_status(const char *name, CUresult r);
 bool probe_open(void);
 CUresult probe_spin(CUstream s, unsigned ms);
 
-void probe_faults(const char *self);      /* faults.c: bad host addresses, each in a child */
-int probe_fault_child(const char *name);  /* the child */
-void probe_behaviour(void);               /* behaviour.c: order, blocking, pointers, contexts */
-void probe_costs(void);                   /* costs.c: microseconds */
-void probe_bandwidth(void);               /* costs.c: GB/s */
+void probe_faults(const char *self);     /* faults.c: bad host addresses, each in a child */
+int probe_fault_child(const char *name); /* the child */
+void probe_behaviour(void);              /* behaviour.c: order, blocking, pointers, contexts */
+void probe_costs(void);                  /* costs.c: microseconds */
+void probe_bandwidth(void);              /* costs.c: GB/s */
 
 #endif

@@ -31,13 +31,13 @@ static int cell_count;
 static void usage(FILE *f)
 {
 	fputs("usage: copy_bench [--cells OPS:KINDS:APIS:SIZES]... [--cell-ms N] [--min-reps N] [--no-verify]\n"
-	      "  OPS    h2d,d2h\n"
-	      "  KINDS  pinned,heap,shm,fresh   (heap: warm; shm: a new mapping of a /dev/shm file a copy;\n"
-	      "         fresh: a new anonymous mapping a copy, written before H2D, untouched before D2H)\n"
-	      "  APIS   async (default stream), stream (own stream), sync\n"
-	      "  SIZES  4,64K,16M,1G or `all`\n"
-	      "  --cell-ms N   time for each cell (300)     --min-reps N  at least so many copies (5)\n",
-	      f);
+		  "  OPS    h2d,d2h\n"
+		  "  KINDS  pinned,heap,shm,fresh   (heap: warm; shm: a new mapping of a /dev/shm file a copy;\n"
+		  "         fresh: a new anonymous mapping a copy, written before H2D, untouched before D2H)\n"
+		  "  APIS   async (default stream), stream (own stream), sync\n"
+		  "  SIZES  4,64K,16M,1G or `all`\n"
+		  "  --cell-ms N   time for each cell (300)     --min-reps N  at least so many copies (5)\n",
+		  f);
 }
 
 static int index_of(const char *text, size_t len, const char *const *names, int count)
@@ -142,10 +142,11 @@ static bool run_cell(const struct cell *c, const struct bench_options *o)
 		return false;
 	if (!time_cell(c, o, &r))
 		return false;
-	printf("cell op=%s kind=%s api=%s bytes=%zu reps=%zu total_ns=%llu blocked_ns=%llu p10_ns=%llu cpu_ns=%llu ",
-	       op_names[c->op], kind_names[c->kind], api_names[c->api], c->bytes, r.reps,
-	       (unsigned long long)r.total_ns, (unsigned long long)r.blocked_ns, (unsigned long long)r.p10_ns,
-	       (unsigned long long)r.cpu_ns);
+	printf(
+		"cell op=%s kind=%s api=%s bytes=%zu reps=%zu total_ns=%llu blocked_ns=%llu p10_ns=%llu cpu_ns=%llu ",
+		op_names[c->op], kind_names[c->kind], api_names[c->api], c->bytes, r.reps,
+		(unsigned long long)r.total_ns, (unsigned long long)r.blocked_ns, (unsigned long long)r.p10_ns,
+		(unsigned long long)r.cpu_ns);
 	if (wrong >= 0)
 		printf("verify=FAIL@%lld\n", (long long)wrong);
 	else

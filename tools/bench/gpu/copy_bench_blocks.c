@@ -41,7 +41,7 @@ static bool warm_up(void)
 	size_t n = CHECK_BYTES < device_bytes ? CHECK_BYTES : device_bytes;
 	for (uint64_t started = now_ns(); now_ns() - started < 250000000u;)
 		if (!ok(cu.cuMemcpyHtoD_v2(device_block, check_block, n), "warming up") ||
-		    !ok(cu.cuMemcpyDtoH_v2(check_block, device_block, n), "warming up"))
+			!ok(cu.cuMemcpyDtoH_v2(check_block, device_block, n), "warming up"))
 			return false;
 	return true;
 }
@@ -53,11 +53,11 @@ bool bench_open(size_t largest, size_t largest_pinned)
 	CUcontext ctx;
 	device_bytes = largest;
 	if (!ok(cu.cuDeviceGet(&device, 0), "cuDeviceGet") ||
-	    !ok(cu.cuDevicePrimaryCtxRetain(&ctx, device), "cuDevicePrimaryCtxRetain") ||
-	    !ok(cu.cuCtxSetCurrent(ctx), "cuCtxSetCurrent") ||
-	    !ok(cu.cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING), "cuStreamCreate") ||
-	    !ok(cu.cuMemAlloc_v2(&device_block, largest), "cuMemAlloc") ||
-	    !ok(cu.cuMemHostAlloc((void **)&check_block, CHECK_BYTES, 0), "cuMemHostAlloc"))
+		!ok(cu.cuDevicePrimaryCtxRetain(&ctx, device), "cuDevicePrimaryCtxRetain") ||
+		!ok(cu.cuCtxSetCurrent(ctx), "cuCtxSetCurrent") ||
+		!ok(cu.cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING), "cuStreamCreate") ||
+		!ok(cu.cuMemAlloc_v2(&device_block, largest), "cuMemAlloc") ||
+		!ok(cu.cuMemHostAlloc((void **)&check_block, CHECK_BYTES, 0), "cuMemHostAlloc"))
 		return false;
 	if (largest_pinned && !ok(cu.cuMemHostAlloc((void **)&pinned_block, largest_pinned, 0), "cuMemHostAlloc"))
 		return false;
@@ -148,9 +148,9 @@ static CUresult copy_call(const struct cell *c, void *host, CUstream s)
 {
 	if (c->api == API_SYNC)
 		return c->op == OP_H2D ? cu.cuMemcpyHtoD_v2(device_block, host, c->bytes)
-		                       : cu.cuMemcpyDtoH_v2(host, device_block, c->bytes);
+							   : cu.cuMemcpyDtoH_v2(host, device_block, c->bytes);
 	return c->op == OP_H2D ? cu.cuMemcpyHtoDAsync_v2(device_block, host, c->bytes, s)
-	                       : cu.cuMemcpyDtoHAsync_v2(host, device_block, c->bytes, s);
+						   : cu.cuMemcpyDtoHAsync_v2(host, device_block, c->bytes, s);
 }
 
 bool bench_copy(const struct cell *c, void *host, bool with_cpu, struct copy_times *t)
