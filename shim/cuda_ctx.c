@@ -32,34 +32,42 @@ TURBO_EXPORT CUresult cuInit(unsigned int flags)
 
 /*
  * The policy hears of a capture before the driver does: between the two no thread of
- * ours may start an unsafe call that would break it. A begin that fails is taken back.
+ * ours may start an unsafe call that would break it. A begin that fails is taken back,
+ * unless the stream was capturing already.
  */
-static void capture_begin(CUstream stream, bool per_thread)
+static bool capture_begin(CUstream stream, bool per_thread)
 {
-	if (guard_inside())
-		return;
+	bool noted;
+
+	if (guard_inside() || !life_cuda())
+		return false;
 	guard_enter();
-	copy_capture_begin(stream, per_thread);
+	noted = copy_capture_begin(stream, per_thread);
 	guard_leave();
+	return noted;
 }
 
-static void capture_end(CUstream stream, bool per_thread)
+static void capture_end(CUstream stream, bool per_thread, CUresult status)
 {
-	if (guard_inside())
+	if (guard_inside() || !life_cuda())
 		return;
 	guard_enter();
-	copy_capture_end(stream, per_thread);
+	if (status == CUDA_SUCCESS)
+		copy_capture_end(stream, per_thread);
+	else
+		copy_capture_end_failed(stream, per_thread);
 	guard_leave();
 }
 
 #define BEGIN_CAPTURE(symbol, stream, per_thread, ...)           \
 	do {                                                         \
 		CUresult status;                                         \
+		bool noted;                                              \
 		stats_call(HOOK_##symbol);                               \
-		capture_begin(stream, per_thread);                       \
-		status = REAL(symbol)(__VA_ARGS__);                  \
-		if (status != CUDA_SUCCESS)                              \
-			capture_end(stream, per_thread);                     \
+		noted = capture_begin(stream, per_thread);               \
+		status = REAL(symbol)(__VA_ARGS__);                      \
+		if (noted && status != CUDA_SUCCESS)                     \
+			capture_end(stream, per_thread, CUDA_SUCCESS);       \
 		return status;                                           \
 	} while (0)
 
@@ -103,7 +111,7 @@ TURBO_EXPORT CUresult cuStreamEndCapture(CUstream stream, CUgraph *graph)
 
 	stats_call(HOOK_cuStreamEndCapture);
 	status = REAL(cuStreamEndCapture)(stream, graph);
-	capture_end(stream, false);
+	capture_end(stream, false, status);
 	return status;
 }
 
@@ -113,7 +121,7 @@ TURBO_EXPORT CUresult cuStreamEndCapture_ptsz(CUstream stream, CUgraph *graph)
 
 	stats_call(HOOK_cuStreamEndCapture_ptsz);
 	status = REAL(cuStreamEndCapture_ptsz)(stream, graph);
-	capture_end(stream, true);
+	capture_end(stream, true, status);
 	return status;
 }
 
@@ -124,7 +132,8 @@ TURBO_EXPORT CUresult cuStreamDestroy(CUstream stream)
 
 	stats_call(HOOK_cuStreamDestroy);
 	status = REAL(cuStreamDestroy)(stream);
-	capture_end(stream, false);
+	if (status == CUDA_SUCCESS)
+		capture_end(stream, false, status);
 	return status;
 }
 
@@ -134,7 +143,8 @@ TURBO_EXPORT CUresult cuStreamDestroy_v2(CUstream stream)
 
 	stats_call(HOOK_cuStreamDestroy_v2);
 	status = REAL(cuStreamDestroy_v2)(stream);
-	capture_end(stream, false);
+	if (status == CUDA_SUCCESS)
+		capture_end(stream, false, status);
 	return status;
 }
 

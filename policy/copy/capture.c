@@ -10,10 +10,12 @@
 
 #define CAPTURES 64
 
-/* A capturing stream. The per-thread default stream is named by its thread. */
+/* A capturing stream. A per-thread default stream is named by its thread and context. */
 struct capture {
 	CUstream stream;
 	uintptr_t thread; /* 0 unless per-thread */
+	CUcontext ctx;    /* the stream's; compared for per-thread streams only */
+	int device;       /* of ctx; -1 unknown */
 };
 
 static struct {
@@ -27,61 +29,105 @@ static struct {
 
 static struct capture key(CUstream stream, bool per_thread)
 {
-	if (stream == CU_STREAM_PER_THREAD || (!stream && per_thread))
-		return (struct capture){CU_STREAM_PER_THREAD, (uintptr_t)pthread_self()};
-	return (struct capture){stream, 0};
+	struct capture k = {.stream = stream, .device = -1};
+	if (stream == CU_STREAM_PER_THREAD || (!stream && per_thread)) {
+		k.stream = CU_STREAM_PER_THREAD;
+		k.thread = (uintptr_t)pthread_self();
+		REAL(cuCtxGetCurrent)(&k.ctx);
+	}
+	return k;
 }
 
-static unsigned find(struct capture k)
+/* Which context the entry ends with. */
+static void find_owner(struct capture *k)
+{
+	CUcontext current = NULL;
+	CUdevice device;
+	if (k->stream && !k->thread && k->stream != CU_STREAM_LEGACY)
+		REAL(cuStreamGetCtx)(k->stream, &k->ctx);
+	if (REAL(cuCtxGetCurrent)(&current) == CUDA_SUCCESS && current && current == k->ctx &&
+		REAL(cuCtxGetDevice)(&device) == CUDA_SUCCESS)
+		k->device = device;
+}
+
+static unsigned find(const struct capture *k)
 {
 	unsigned i = 0;
-	while (i < captures.n && (captures.list[i].stream != k.stream || captures.list[i].thread != k.thread))
+	while (i < captures.n &&
+		   (captures.list[i].stream != k->stream || captures.list[i].thread != k->thread ||
+			(k->thread && captures.list[i].ctx != k->ctx)))
 		i++;
 	return i;
 }
 
-void copy_capture_begin(CUstream stream, bool per_thread)
+static bool policy_off(void)
 {
+	return __atomic_load_n(&copy_min_bytes, __ATOMIC_RELAXED) == SIZE_MAX;
+}
+
+bool copy_capture_begin(CUstream stream, bool per_thread)
+{
+	if (policy_off())
+		return false;
 	struct capture k = key(stream, per_thread);
+	find_owner(&k);
 	pthread_mutex_lock(&captures.lock);
-	if (find(k) == captures.n) {
+	bool fresh = find(&k) == captures.n;
+	if (fresh) {
 		if (captures.n < CAPTURES)
 			captures.list[captures.n++] = k;
 		atomic_fetch_add_explicit(&captures.live, 1, memory_order_relaxed);
 	}
 	pthread_mutex_unlock(&captures.lock);
+	return fresh;
 }
 
-static void drop(struct capture k)
+/* Entry i leaves the list. Lock held. */
+static void drop(unsigned i)
 {
-	pthread_mutex_lock(&captures.lock);
-	unsigned i = find(k);
-	if (i < captures.n) {
-		captures.list[i] = captures.list[--captures.n];
-		atomic_fetch_sub_explicit(&captures.live, 1, memory_order_relaxed);
-	}
-	pthread_mutex_unlock(&captures.lock);
+	captures.list[i] = captures.list[--captures.n];
+	atomic_fetch_sub_explicit(&captures.live, 1, memory_order_relaxed);
 }
 
 void copy_capture_end(CUstream stream, bool per_thread)
 {
-	if (atomic_load_explicit(&captures.live, memory_order_relaxed))
-		drop(key(stream, per_thread));
+	if (!capture_live() || policy_off())
+		return;
+	struct capture k = key(stream, per_thread);
+	pthread_mutex_lock(&captures.lock);
+	unsigned i = find(&k);
+	if (i < captures.n)
+		drop(i);
+	pthread_mutex_unlock(&captures.lock);
+}
+
+void copy_capture_end_failed(CUstream stream, bool per_thread)
+{
+	/* A broken capture has ended with the error; one of another thread goes on. */
+	if (capture_live() && !policy_off() && !capture_on(stream, per_thread))
+		copy_capture_end(stream, per_thread);
 }
 
 bool capture_live(void)
 {
-	if (!atomic_load_explicit(&captures.live, memory_order_relaxed))
-		return false;
-	pthread_mutex_lock(&captures.lock);
-	struct capture first = captures.n ? captures.list[0] : (struct capture){0};
-	pthread_mutex_unlock(&captures.lock);
-	CUstreamCaptureStatus status;
-	if (first.stream && !first.thread &&
-		REAL(cuStreamIsCapturing)(first.stream, &status) == CUDA_SUCCESS &&
-		status == CU_STREAM_CAPTURE_STATUS_NONE)
-		drop(first);
 	return atomic_load_explicit(&captures.live, memory_order_relaxed) != 0;
+}
+
+bool capture_on(CUstream stream, bool per_thread)
+{
+	CUstreamCaptureStatus status;
+	CUresult r = per_thread ? REAL(cuStreamIsCapturing_ptsz)(stream, &status)
+							: REAL(cuStreamIsCapturing)(stream, &status);
+	return r != CUDA_SUCCESS || status != CU_STREAM_CAPTURE_STATUS_NONE;
+}
+
+void capture_context_gone(void *ctx, int device)
+{
+	pthread_mutex_lock(&captures.lock);
+	for (unsigned i = captures.n; i-- > 0;)
+		if (ctx ? captures.list[i].ctx == ctx : captures.list[i].device == device)
+			drop(i);
+	pthread_mutex_unlock(&captures.lock);
 }
 
 void capture_fork_child(void)

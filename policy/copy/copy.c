@@ -64,7 +64,8 @@ static bool driver_complete(void)
 		   REAL_HAS(cuEventRecord_ptsz) && REAL_HAS(cuEventQuery) && REAL_HAS(cuEventDestroy_v2) &&
 		   REAL_HAS(cuStreamCreate) && REAL_HAS(cuStreamDestroy_v2) && REAL_HAS(cuStreamWaitEvent) &&
 		   REAL_HAS(cuStreamWaitEvent_ptsz) && REAL_HAS(cuStreamSynchronize) &&
-		   REAL_HAS(cuStreamIsCapturing) && REAL_HAS(cuStreamGetCtx) &&
+		   REAL_HAS(cuStreamIsCapturing) && REAL_HAS(cuStreamIsCapturing_ptsz) &&
+		   REAL_HAS(cuStreamGetCtx) &&
 		   REAL_HAS(cuThreadExchangeStreamCaptureMode) &&
 		   REAL_HAS(cuPointerGetAttributes) && REAL_HAS(cuMemHostRegister_v2) &&
 		   REAL_HAS(cuMemHostUnregister) && REAL_HAS(cuCtxGetCurrent) && REAL_HAS(cuCtxGetDevice) &&
@@ -151,7 +152,7 @@ static bool stream_in(const struct copy_ring *ring, CUstream stream)
 
 static bool take(struct copy_call *call, CUresult *status)
 {
-	if (capture_live()) {
+	if (capture_live() || capture_on(call->stream, call->per_thread)) {
 		stats_add(STATS_COPY_PASS_CAPTURE, 1);
 		return false;
 	}
@@ -179,6 +180,7 @@ bool copy_take(const struct copy_call *call, CUresult *status)
 
 static void context_gone(void *ctx, int device)
 {
+	capture_context_gone(ctx, device);
 	ring_context_gone(ctx, device);
 }
 

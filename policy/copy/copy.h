@@ -39,8 +39,15 @@ extern size_t copy_min_bytes;
  */
 bool copy_take(const struct copy_call *call, CUresult *status);
 
-/* A capture begins or ends on `stream` (shim/cuda_ctx.c). Any thread. */
-void copy_capture_begin(CUstream stream, bool per_thread);
+/*
+ * Captures (shim/cuda_ctx.c). Any thread, after cuInit.
+ * begin: one is about to begin on `stream`; false when nothing was noted that a failed
+ * begin would have to take back (a capture is known there already).
+ * end: none is there any more. end_failed: cuStreamEndCapture failed, perhaps because
+ * the capture is another thread's; the driver is asked.
+ */
+bool copy_capture_begin(CUstream stream, bool per_thread);
 void copy_capture_end(CUstream stream, bool per_thread);
+void copy_capture_end_failed(CUstream stream, bool per_thread);
 
 #endif

@@ -43,7 +43,7 @@ CUresult d2h_run(struct stage *st)
 	turn_drop(&turn);
 	since = clock_ns();
 	while (r == CUDA_SUCCESS && !(stage_planned_all(st) && st->reusable == st->planned)) {
-		bool idle;
+		bool idle = false;
 		r = d2h_step(st, &idle);
 		if (idle)
 			pause_poll(since);

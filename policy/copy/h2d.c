@@ -12,6 +12,7 @@
  *   nothing but such DMAs stands, so a slot is always free again within the time of
  *   a transfer, whatever other threads put on the program's stream meanwhile.
  */
+#include "capture.h"
 #include "pause.h"
 #include "real.h"
 #include "stage.h"
@@ -23,7 +24,9 @@ static CUresult order_behind(struct stage *st)
 	bool legacy = call->stream == CU_STREAM_LEGACY || (!call->stream && !call->per_thread);
 	/* The legacy stream orders all blocking streams behind its work; whether a bare
 	 * wait counts as such is nowhere written, so there the DMA itself is awaited. */
-	if (call->sync || legacy)
+	/* A capture that another thread has begun on this very stream meanwhile would be
+	 * broken by a wait for an event from outside it. */
+	if (call->sync || legacy || capture_live())
 		return stage_finish(st);
 	CUevent last = st->slot[(st->issued - 1) % st->slots]->done;
 	CUresult r = call->per_thread ? REAL(cuStreamWaitEvent_ptsz)(call->stream, last, 0)
@@ -47,7 +50,8 @@ static CUresult h2d_step(struct stage *st, struct turn *turn, size_t early, bool
 		if (r != CUDA_SUCCESS)
 			return r;
 	}
-	if (!stage_planned_all(st)) {
+	/* Ask for finished DMAs only when a slot is needed: a query costs 0.2 us. */
+	if (!stage_planned_all(st) && st->planned == st->reusable + st->slots) {
 		r = stage_poll(st);
 		st->reusable = st->done;
 	}
@@ -62,7 +66,7 @@ CUresult h2d_run(struct stage *st)
 	size_t early = st->ring->early_reads ? COPY_EARLY_BYTES : 0;
 	uint64_t since = clock_ns();
 	while (r == CUDA_SUCCESS && !(stage_planned_all(st) && st->issued == st->planned)) {
-		bool idle;
+		bool idle = false;
 		r = h2d_step(st, &turn, early, &idle);
 		if (idle)
 			pause_poll(since);

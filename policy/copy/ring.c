@@ -254,14 +254,19 @@ static bool retire(struct copy_ring *ring)
 }
 
 /* While the context lives: undo the registration too. The program's call waits for
- * the device anyway, so an unregister that does is in its place here. */
+ * the device anyway, so an unregister that does is in its place here. Relaxed: another
+ * thread may be capturing in another context. */
 static void release_handles(struct copy_ring *ring)
 {
 	CUcontext popped;
+	CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED;
 	if (!ring->mem || REAL(cuCtxPushCurrent_v2)(atomic_load(&ring->ctx)) != CUDA_SUCCESS)
 		return;
-	REAL(cuCtxSynchronize)();
-	destroy(ring, ring->slots, true);
+	if (REAL(cuThreadExchangeStreamCaptureMode)(&mode) == CUDA_SUCCESS) {
+		REAL(cuCtxSynchronize)();
+		destroy(ring, ring->slots, true);
+		REAL(cuThreadExchangeStreamCaptureMode)(&mode);
+	}
 	REAL(cuCtxPopCurrent_v2)(&popped);
 }
 
