@@ -81,6 +81,7 @@ def main():
         return 2
     machine = h.machine()
     print("%(gpu)s, driver %(driver)s; %(cpu)s, %(cores)d cores" % machine, flush=True)
+    h.warm_memory(16)
     results, count = {}, {"pass": 0, "fail": 0, "skip": 0}
     for name, test in chosen:
         word, seconds, details = one(name, test, a.verbose)

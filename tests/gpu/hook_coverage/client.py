@@ -37,7 +37,7 @@ def eager():
     torch = need_torch()
     torch.manual_seed(1)
     net = torch.nn.Sequential(torch.nn.Conv2d(3, 16, 3), torch.nn.ReLU(), torch.nn.Flatten(),
-                              torch.nn.LazyLinear(64)).cuda()
+                              torch.nn.Linear(16 * 62 * 62, 64)).cuda()
     for i in range(5):
         x = torch.randn(32, 3, 64, 64)
         y = net((x.pin_memory() if i % 2 else x).cuda(non_blocking=bool(i % 2)))
@@ -58,7 +58,8 @@ def eager():
 
 def compile():
     torch = need_torch()
-    torch._inductor.config.compile_threads = 1
+    import torch._inductor.config as inductor
+    inductor.compile_threads = 1
 
     @torch.compile(mode="reduce-overhead")
     def f(x, w):

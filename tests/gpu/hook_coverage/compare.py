@@ -75,7 +75,7 @@ def start(client, folder, trace):
              "TORCHINDUCTOR_CACHE_DIR": os.path.join(folder, "inductor"), "TRITON_CACHE_DIR": os.path.join(folder, "triton"),
              "XLA_PYTHON_CLIENT_PREALLOCATE": "false", "CUPTITRACE_CUPTI": h.find_library("libcupti.so.13") or ""}
     if client in ALLOC:
-        extra["PYTORCH_CUDA_ALLOC_CONF"] = extra["PYTORCH_ALLOC_CONF"] = ALLOC[client]
+        extra["PYTORCH_CUDA_ALLOC_CONF"] = ALLOC[client]
     args = [static_program(client)] if client in STATIC_CLIENTS else [sys.executable, os.path.join(HERE, "client.py"), client]
     return h.Process(args, h.PRELOADED, extra, limit=170)
 

@@ -45,6 +45,7 @@ static const char *with_late(CUstream s, struct late *l, const char *(*hold)(CUs
 	pattern_fill(l->block, N, OLD);
 	__atomic_store_n(fx.flag, 0, __ATOMIC_RELEASE);
 	TRY(cu.cuMemsetD8_v2(fx.buf, 0, N));
+	TRY(cu.cuCtxSynchronize());
 	const char *why = hold(s, l);
 	if (!why) {
 		CUresult r = cu.cuMemcpyHtoDAsync_v2(fx.buf, l->block, N, s);

@@ -149,6 +149,7 @@ def main():
     if why:
         print("skipped: %s" % why)
         return h.SKIP
+    h.warm_memory(6)
     try:
         return sweep(a) if a.sweep else bench(a)
     except h.Skip as why:
