@@ -24,7 +24,7 @@ static uint64_t *child_calls;
 static volatile unsigned char *own_process;
 
 #define FAIL_MAX 32
-#define FAIL_ALWAYS 0
+#define FAIL_ALWAYS (-2)
 #define FAIL_SPENT (-1)
 static struct {
 	char name[64];
@@ -164,7 +164,7 @@ void sim_fail_set(const char *symbol, int nth, int code)
 	pthread_mutex_lock(&fail_lock);
 	if (fail_count < FAIL_MAX && strlen(symbol) < sizeof fails[0].name) {
 		strcpy(fails[fail_count].name, symbol);
-		fails[fail_count].nth = nth;
+		fails[fail_count].nth = nth ? nth : FAIL_ALWAYS;
 		fails[fail_count].code = code;
 		__atomic_store_n(&fail_count, fail_count + 1, __ATOMIC_RELEASE);
 	}
