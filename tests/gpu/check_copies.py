@@ -64,6 +64,7 @@ def order(details):
     for name, (word, reason) in cases.items():
         if word == "skip":
             details["lines"].append("not tested here: %s: %s" % (name, reason))
+    details["lines"] += [x for x in loaded.err.splitlines() if x.startswith("libturbo")][:5]
     problems = problems_of("bare", bare_cases) + problems_of("preloaded", cases)
     problems += compare_notes(bare_notes, notes)
     if set(cases) != set(bare_cases):
