@@ -3,9 +3,10 @@
  *
  * Two ways, by who may wait for whom:
  *
- *   on the program's stream (at most 2 MiB): all bytes are read at once, as the
- *   driver does, and the DMAs queue behind the stream's earlier work; every chunk
- *   has a slot of its own, so the call waits for nothing on the device.
+ *   on the program's stream (at most 2 MiB; with TURBO_COPY=early as much as the slots
+ *   hold): all bytes are read at once, as the driver does, and the DMAs queue behind
+ *   the stream's earlier work; every chunk has a slot of its own, so the call waits
+ *   for nothing on the device.
  *
  *   on our own stream (larger): the call waits, as the driver's does, until the
  *   stream's earlier work has run. Only then DMAs are issued, on a stream on which
@@ -35,13 +36,13 @@ static CUresult order_behind(struct stage *st)
 }
 
 /* One round; sets *idle when nothing moved. */
-static CUresult h2d_step(struct stage *st, struct turn *turn, size_t early, bool *idle)
+static CUresult h2d_step(struct stage *st, struct turn *turn, bool *idle)
 {
 	CUresult r = turn->passed ? CUDA_SUCCESS : turn_poll(turn);
 	if (r != CUDA_SUCCESS)
 		return r;
 	uint64_t planned = st->planned, issued = st->issued;
-	while (stage_plan(st, turn->passed ? SIZE_MAX : early))
+	while (stage_plan(st, turn->passed ? SIZE_MAX : st->early))
 		;
 	if (st->planned != planned)
 		stage_allow(st, st->planned);
@@ -63,11 +64,10 @@ CUresult h2d_run(struct stage *st)
 {
 	struct turn turn = {.passed = st->on_caller};
 	CUresult r = st->on_caller ? CUDA_SUCCESS : turn_take(&turn, st->call);
-	size_t early = st->ring->early_reads ? COPY_EARLY_BYTES : 0;
 	uint64_t since = clock_ns();
 	while (r == CUDA_SUCCESS && !(stage_planned_all(st) && st->issued == st->planned)) {
 		bool idle = false;
-		r = h2d_step(st, &turn, early, &idle);
+		r = h2d_step(st, &turn, &idle);
 		if (idle)
 			pause_poll(since);
 		else

@@ -46,18 +46,17 @@ static size_t round_up(size_t n, size_t to)
 }
 
 enum stage_open stage_open(struct stage *st, const struct copy_call *call, struct copy_ring *ring,
-						   bool on_caller)
+						   size_t early)
 {
-	*st = (struct stage){.call = call, .ring = ring, .on_caller = on_caller};
+	*st = (struct stage){.call = call, .ring = ring, .early = early};
 	unsigned want = ring->slots / 2 < COPY_JOB_SLOTS ? ring->slots / 2 : COPY_JOB_SLOTS;
 	if (want < 2) /* a slot is filled while the other one's DMA runs */
 		want = 2;
 	size_t every = round_up(call->bytes, COPY_SLOT_BYTES) / COPY_SLOT_BYTES;
-	/* On the program's stream a copy must not wait for one of its own DMAs, so it
-	 * holds a slot for every byte; only TURBO_COPY=early lets larger copies there. */
-	unsigned least = on_caller && every <= want ? (unsigned)every : 2;
-	st->slots = ring_take(ring, st->slot, want, least);
-	st->one_round = on_caller && every <= st->slots;
+	/* On the program's stream a copy must not wait for one of its own DMAs, which may be
+	 * behind anything: there it holds a slot for every byte. */
+	st->on_caller = call->dir == COPY_H2D && call->bytes <= early && every <= want;
+	st->slots = ring_take(ring, st->slot, want, st->on_caller ? (unsigned)every : 2);
 	if (!st->slots)
 		return STAGE_BUSY;
 	st->job = workers_job_get();
@@ -67,8 +66,8 @@ enum stage_open stage_open(struct stage *st, const struct copy_call *call, struc
 		return STAGE_BUSY;
 	}
 	bool to_device = call->dir == COPY_H2D;
-	st->stream = on_caller ? call->stream : to_device ? ring->stream_in : ring->stream_out;
-	st->stream_ptsz = on_caller && call->per_thread;
+	st->stream = st->on_caller ? call->stream : to_device ? ring->stream_in : ring->stream_out;
+	st->stream_ptsz = st->on_caller && call->per_thread;
 	st->job->to_device = to_device;
 	st->job->host = (unsigned char *)(to_device ? call->src : call->dst);
 	st->job->slots = st->slots;
@@ -114,7 +113,7 @@ static size_t chunk_bytes(const struct stage *st)
 	size_t left = st->call->bytes - st->planned_bytes;
 	size_t movers = workers_wanted + 1;
 	size_t first = COPY_FIRST_BYTES;
-	if (st->one_round) { /* at most one chunk a slot */
+	if (st->on_caller) { /* at most one chunk a slot */
 		size_t even = round_up((st->call->bytes + st->slots - 1) / st->slots, 64 << 10);
 		first = even > first ? even : first;
 	}

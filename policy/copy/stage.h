@@ -19,8 +19,8 @@ struct stage {
 	struct copy_job *job;
 	CUstream stream;     /* the chunks' DMAs go here */
 	bool stream_ptsz;    /* and by this ABI */
-	bool on_caller;      /* it is the program's own stream */
-	bool one_round;      /* no slot is used twice */
+	size_t early;        /* H2D: bytes that may be read before the copy's turn */
+	bool on_caller;      /* it is the program's own stream; then no slot is used twice */
 	unsigned slots;
 	struct copy_slot *slot[COPY_JOB_SLOTS_MAX];
 	size_t planned_bytes; /* covered by chunks so far */
@@ -35,7 +35,7 @@ struct stage {
 enum stage_open { STAGE_OPEN, STAGE_BUSY };
 
 enum stage_open stage_open(struct stage *st, const struct copy_call *call, struct copy_ring *ring,
-						   bool on_caller);
+						   size_t early);
 /* Ends it: every DMA has run or is covered by its slot's event. After a failure the
  * device is waited for; slots whose DMA cannot be accounted for are lost. */
 void stage_close(struct stage *st, CUresult status);

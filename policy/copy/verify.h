@@ -10,9 +10,12 @@
 
 /* True when this copy is one of those to compare. */
 bool verify_due(void);
-/* Reads the device side again on our own stream and compares with the host side.
- * The copy's DMAs must have run. False on a difference (counted and logged); a
- * failed read counts as equal: it says nothing about the copy. */
+/*
+ * Reads the device side again on our own stream and compares with the host side. A copy
+ * that waits on the program's stream, perhaps for this very thread, is compared in its
+ * slots instead. False on a difference (counted and logged); a failed read counts as
+ * equal: it says nothing about the copy.
+ */
 bool verify_equal(struct stage *st);
 
 #endif
