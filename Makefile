@@ -81,8 +81,9 @@ BASE_CFLAGS := -std=gnu11 $(OPT) -g $(WARN) -D_GNU_SOURCE= -DTURBO_VERSION='"$(V
 	-fno-strict-aliasing -fno-omit-frame-pointer -pthread
 PIC := -fPIC -fno-plt -fvisibility=hidden -ftls-model=initial-exec \
 	-ffunction-sections -fdata-sections -fno-semantic-interposition
-# clang 14 ignores -fno-semantic-interposition on some targets and says so.
-ifneq ($(findstring clang,$(notdir $(CC))),)
+IS_CLANG := $(findstring clang,$(notdir $(firstword $(CC))))
+# clang ignores some of gcc's options and says so.
+ifneq ($(IS_CLANG),)
 BASE_CFLAGS += -Wno-unused-command-line-argument -Wno-ignored-optimization-argument
 endif
 
@@ -195,7 +196,7 @@ $(HOOKS_OK): tests/check_hooks.sh tests/check_hooks.awk shim/hooks.def shim/hook
 # What answers dlsym() runs before a sanitizer's runtime is up and before interposed string
 # functions work: plain code that calls none of them (shim/text.h).
 EARLY_O := $(patsubst %,$(OBJ)/shim/%.o,elfsym lookup hooks)
-$(EARLY_O): EARLY = -fno-builtin -fno-tree-loop-distribute-patterns $(if $(SAN),-fno-sanitize=all)
+$(EARLY_O): EARLY = -fno-builtin $(if $(IS_CLANG),,-fno-tree-loop-distribute-patterns) $(if $(SAN),-fno-sanitize=all)
 
 # The most specific pattern wins.
 $(OBJ)/%.o: FLAGS = $(LIB_CFLAGS)
