@@ -1,0 +1,36 @@
+/*
+ * linked.c - a program linked with libcuda.so.1: the first counted call of a thread finds an
+ * unbound slot and no lane, and must arrive with all arguments all the same.
+ */
+#include <pthread.h>
+#include <stdio.h>
+
+int cuInit(unsigned int flags);
+double cuLaunchKernel(long a, long b, long c, long d, long e, long f, long g, long h, double i, double j,
+					  double k, double l, double m, double n, double o, double p, double q);
+
+static void *call(void *arg)
+{
+	double *sum = arg;
+
+	for (int i = 0; i < 100; i++)
+		*sum += cuLaunchKernel(1, 2, 3, 4, 5, 6, 7, 8, 9.5, 10.5, 11.5, 12.5, 13.5, 14.5, 15.5, 16.5, 17.5);
+	return NULL;
+}
+
+int main(void)
+{
+	pthread_t threads[40];
+	double sums[40] = { 0 };
+
+	printf("first call: %.1f\n",
+		   cuLaunchKernel(1, 2, 3, 4, 5, 6, 7, 8, 9.5, 10.5, 11.5, 12.5, 13.5, 14.5, 15.5, 16.5, 17.5));
+	for (int i = 0; i < 40; i++)
+		pthread_create(&threads[i], NULL, call, &sums[i]);
+	for (int i = 0; i < 40; i++) {
+		pthread_join(threads[i], NULL);
+		printf("thread %d: %.1f\n", i, sums[i]);
+	}
+	printf("cuInit: %d\n", cuInit(5));
+	return 0;
+}
