@@ -20,8 +20,9 @@ void sim_fail_clear(void);
 uint64_t sim_calls(const char *symbol);
 uint64_t sim_calls_total(void);
 
-/* Driver calls made in forked children of a process that had called cuInit; each
- * was refused with CUDA_ERROR_NOT_INITIALIZED. Readable in the parent. */
+/* Driver calls made in forked children of a process that had called cuInit; they are
+ * refused with CUDA_ERROR_NOT_INITIALIZED (version, lookup and error names answer).
+ * Readable in the parent. */
 uint64_t sim_calls_in_child(void);
 
 /* Things that exist now, in all contexts. */

@@ -91,7 +91,7 @@ CUresult sim_capture_unsafe_locked(void)
 		bool mine = c->thread == me && c->mode != CU_STREAM_CAPTURE_MODE_RELAXED;
 		bool global = c->mode == CU_STREAM_CAPTURE_MODE_GLOBAL &&
 					  sim_thread.capture_mode == CU_STREAM_CAPTURE_MODE_GLOBAL;
-		if ((mine || global) && !c->invalidated) {
+		if (mine || global) {
 			invalidate(c);
 			result = CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
 		}
@@ -126,7 +126,7 @@ bool sim_capture_implicit(struct sim_ctx *ctx)
 {
 	bool found = false;
 	for (struct sim_stream *s = ctx->streams; s; s = s->next) {
-		if (s->blocking && s->capture && !s->capture->invalidated) {
+		if (s->blocking && s->capture) {
 			invalidate(s->capture);
 			found = true;
 		}
@@ -331,9 +331,10 @@ static CUresult end_locked(struct sim_stream *s, CUgraph *out)
 		invalidate(c);
 		return CUDA_ERROR_STREAM_CAPTURE_UNMATCHED;
 	}
-	if (c->mode != CU_STREAM_CAPTURE_MODE_RELAXED && c->thread != sim_thread_id())
-		return CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD;
+	/* Whatever the answer, the capture is over. */
+	bool wrong_thread = c->mode != CU_STREAM_CAPTURE_MODE_RELAXED && c->thread != sim_thread_id();
 	CUresult result = c->invalidated  ? CUDA_ERROR_STREAM_CAPTURE_INVALIDATED
+					  : wrong_thread  ? CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD
 					  : all_joined(c) ? CUDA_SUCCESS
 									  : CUDA_ERROR_STREAM_CAPTURE_UNJOINED;
 	struct sim_graph *graph = c->graph;

@@ -39,6 +39,8 @@ static CUresult info(bool per_thread, CUstream handle, struct answer a)
 	struct sim_stream *s;
 	sim_lock();
 	CUresult result = sim_stream_get(handle, per_thread, &s);
+	if (result == CUDA_SUCCESS)
+		result = __atomic_load_n(&s->ctx->sticky, __ATOMIC_ACQUIRE);
 	if (result == CUDA_SUCCESS && blocked(s))
 		result = CUDA_ERROR_STREAM_CAPTURE_IMPLICIT;
 	if (result == CUDA_SUCCESS) {
@@ -69,7 +71,7 @@ static CUresult info2(bool pt, CUstream s, CUstreamCaptureStatus *status, cuuint
 {
 	return info(pt, s, (struct answer){status, id, g, deps, edges, n});
 }
-SIM_TWIN(cuStreamIsCapturing, _ptsz, S_DEV, (CUstream s, CUstreamCaptureStatus *status), info1, s, status, NULL)
+SIM_TWIN(cuStreamIsCapturing, _ptsz, S_HOST, (CUstream s, CUstreamCaptureStatus *status), info1, s, status, NULL)
 SIM_TWIN(cuStreamGetCaptureInfo, _ptsz, S_DEV, (CUstream s, CUstreamCaptureStatus *status, cuuint64_t *id), info1, s,
 		 status, id)
 SIM_TWIN(cuStreamGetCaptureInfo_v2, _ptsz, S_DEV,

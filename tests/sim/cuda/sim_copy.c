@@ -107,8 +107,10 @@ CUresult sim_copy_issue(struct sim_stream *s, const struct sim_copy *box, enum s
 	CUresult result = __atomic_load_n(&ctx->sticky, __ATOMIC_ACQUIRE);
 	if (result != CUDA_SUCCESS)
 		return result;
-	if (s->capture) /* the node keeps the address and reads it at each replay */
+	if (s->capture) { /* the node keeps the address and reads it at each replay */
+		c.pageable = src == SIDE_PAGEABLE || dst == SIDE_PAGEABLE;
 		return submit_box(s, &c, NULL);
+	}
 	if (src == SIDE_PAGEABLE)
 		result = issue_pageable(s, &c, &op);
 	else

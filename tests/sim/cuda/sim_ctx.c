@@ -2,6 +2,7 @@
  * sim_ctx.c - contexts: making, destroying, and which one a thread uses.
  */
 #include <stdlib.h>
+#include <string.h>
 
 #include "sim_internal.h"
 
@@ -21,9 +22,27 @@ void sim_ctx_stick(struct sim_ctx *ctx, CUresult code)
 	__atomic_compare_exchange_n(&ctx->sticky, &none, code, false, __ATOMIC_RELEASE, __ATOMIC_RELAXED);
 }
 
+/* A primary context that is made anew has its old address. */
+static struct sim_ctx *primary_again(struct sim_device *dev)
+{
+	for (struct sim_ctx **p = &sim.dead_contexts; *p; p = &(*p)->next) {
+		struct sim_ctx *ctx = *p;
+		if (!ctx->primary || ctx->dev != dev)
+			continue;
+		*p = ctx->next;
+		struct sim_stream *draining = ctx->streams;
+		memset(ctx, 0, sizeof *ctx);
+		ctx->streams = draining;
+		return ctx;
+	}
+	return NULL;
+}
+
 struct sim_ctx *sim_ctx_new(struct sim_device *dev, unsigned flags, bool primary)
 {
-	struct sim_ctx *ctx = calloc(1, sizeof *ctx);
+	struct sim_ctx *ctx = primary ? primary_again(dev) : NULL;
+	if (!ctx)
+		ctx = calloc(1, sizeof *ctx);
 	if (!ctx)
 		return NULL;
 	ctx->magic = SIM_MAGIC_CTX;
@@ -132,7 +151,7 @@ CUresult cuCtxSetCurrent(CUcontext handle)
 
 CUresult cuCtxGetCurrent(CUcontext *ctx)
 {
-	SIM_ENTER(cuCtxGetCurrent, S_NOT_HOST);
+	SIM_ENTER(cuCtxGetCurrent, S_DEV);
 	if (!ctx)
 		return CUDA_ERROR_INVALID_VALUE;
 	*ctx = (CUcontext)sim_current();
@@ -203,7 +222,7 @@ SIM_FN(cuCtxDestroy_v2, S_DEV, (CUcontext ctx), destroy(ctx))
 
 CUresult cuCtxSynchronize(void)
 {
-	SIM_ENTER(cuCtxSynchronize, S_CTX | S_UNSAFE);
+	SIM_ENTER(cuCtxSynchronize, S_CTX);
 	sim_lock();
 	/* Refused whatever the thread's mode, when a stream of this context captures. */
 	CUresult result = sim_capture_in_ctx(sim_current()) ? CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED
@@ -273,7 +292,7 @@ CUresult cuCtxGetLimit(size_t *value, CUlimit limit)
 
 CUresult cuCtxSetLimit(CUlimit limit, size_t value)
 {
-	SIM_ENTER(cuCtxSetLimit, S_CTX);
+	SIM_ENTER(cuCtxSetLimit, S_CTX | S_UNSAFE);
 	if ((unsigned)limit >= CU_LIMIT_MAX)
 		return CUDA_ERROR_UNSUPPORTED_LIMIT;
 	sim_current()->limits[limit] = value;

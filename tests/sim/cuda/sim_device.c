@@ -29,6 +29,8 @@ static bool device_reserve(struct sim_device *dev)
 CUresult cuInit(unsigned int flags)
 {
 	SIM_ENTER(cuInit, S_ANY);
+	if (sim_in_child())
+		return CUDA_ERROR_NOT_INITIALIZED;
 	if (flags)
 		return CUDA_ERROR_INVALID_VALUE;
 	if (sim_conf.devices == 0)

@@ -61,7 +61,7 @@ struct sim_symbol *sim_symbol_find(const char *name)
 }
 
 /* A process that has called cuInit and then forked: the child has no driver. */
-static bool in_child(void)
+bool sim_in_child(void)
 {
 	return __atomic_load_n(&sim.inited, __ATOMIC_ACQUIRE) && !*own_process;
 }
@@ -123,9 +123,9 @@ static CUresult injected(const char *name)
 
 CUresult sim_enter(struct sim_symbol *symbol)
 {
-	if (in_child()) {
+	if (sim_in_child()) {
 		__atomic_fetch_add(child_calls, 1, __ATOMIC_RELAXED);
-		return CUDA_ERROR_NOT_INITIALIZED;
+		return symbol->flags & S_ANY ? CUDA_SUCCESS : CUDA_ERROR_NOT_INITIALIZED;
 	}
 	__atomic_fetch_add(&symbol->calls, 1, __ATOMIC_RELAXED);
 	if (__atomic_load_n(&sim.dead, __ATOMIC_ACQUIRE))
@@ -141,7 +141,7 @@ CUresult sim_enter(struct sim_symbol *symbol)
 	}
 	if (symbol->flags & S_ANY)
 		return CUDA_SUCCESS;
-	if (sim_thread.in_host_func && symbol->flags & (S_CTX | S_NOT_HOST))
+	if (sim_thread.in_host_func && !(symbol->flags & S_HOST))
 		return CUDA_ERROR_NOT_PERMITTED;
 	if (!__atomic_load_n(&sim.inited, __ATOMIC_ACQUIRE))
 		return CUDA_ERROR_NOT_INITIALIZED;

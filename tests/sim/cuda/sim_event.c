@@ -90,8 +90,10 @@ static CUresult destroy(CUevent handle)
 	struct sim_event *e;
 	sim_lock();
 	CUresult result = sim_event_get(handle, &e);
-	if (result == CUDA_SUCCESS)
+	if (result == CUDA_SUCCESS) {
+		result = __atomic_load_n(&e->ctx->sticky, __ATOMIC_ACQUIRE);
 		unlink_live(e);
+	}
 	sim_unlock();
 	return result;
 }
@@ -140,8 +142,8 @@ static CUresult record(bool per_thread, CUevent event, CUstream stream, unsigned
 	sim_unlock();
 	return result;
 }
-SIM_TWIN(cuEventRecord, _ptsz, S_DEV, (CUevent e, CUstream s), record, e, s, 0)
-SIM_TWIN(cuEventRecordWithFlags, _ptsz, S_DEV, (CUevent e, CUstream s, unsigned flags), record, e, s, flags)
+SIM_TWIN(cuEventRecord, _ptsz, S_HOST, (CUevent e, CUstream s), record, e, s, 0)
+SIM_TWIN(cuEventRecordWithFlags, _ptsz, S_HOST, (CUevent e, CUstream s, unsigned flags), record, e, s, flags)
 
 /* Done once everything submitted so far to any stream of the context is. */
 CUresult cuCtxRecordEvent(CUcontext handle, CUevent event)
@@ -214,7 +216,7 @@ static CUresult finished(CUevent event, bool wait)
 	sim_unlock();
 	return result;
 }
-SIM_FN(cuEventQuery, S_DEV | S_UNSAFE, (CUevent e), finished(e, false))
+SIM_FN(cuEventQuery, S_HOST | S_UNSAFE, (CUevent e), finished(e, false))
 SIM_FN(cuEventSynchronize, S_DEV | S_UNSAFE, (CUevent e), finished(e, true))
 
 static CUresult elapsed(float *ms, CUevent start, CUevent end)

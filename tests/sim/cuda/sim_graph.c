@@ -246,14 +246,21 @@ static CUresult launch(bool per_thread, CUgraphExec exec, CUstream stream)
 	/* An empty node first: it waits for the launch before this one. */
 	if (result == CUDA_SUCCESS && !s->capture)
 		result = sim_submit_after(s, sim_cmd_new(CMD_NOP), &x->last, x->last ? 1 : 0, &op);
+	if (result == CUDA_SUCCESS && s->capture)
+		result = sim_capture_refuse(s);
+	bool pageable = false;
 	for (int i = 0; i < x->count && result == CUDA_SUCCESS; i++) {
+		pageable = pageable || (x->cmds[i]->kind == CMD_COPY && x->cmds[i]->copy.pageable);
 		sim_op_put(op);
 		x->cmds[i]->refs++;
 		result = sim_submit(s, x->cmds[i], &op);
 	}
 	if (op) {
 		sim_op_put(x->last);
-		x->last = op;
+		x->last = sim_op_get(op);
+		if (pageable)
+			sim_op_wait(op);
+		sim_op_put(op);
 	}
 	sim_unlock();
 	return result;

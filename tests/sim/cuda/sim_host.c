@@ -46,10 +46,10 @@ CUresult cuMemFreeHost(void *ptr)
 	if (r && r->base == (uintptr_t)ptr && r->kind == MEM_PINNED) {
 		sim_device_stop_and_drain(r->dev);
 		r = sim_range_find((uintptr_t)ptr);
-		if (r && r->base == (uintptr_t)ptr) {
+		if (r && r->base == (uintptr_t)ptr)
+			result = __atomic_load_n(&r->ctx->sticky, __ATOMIC_ACQUIRE);
+		if (result == CUDA_SUCCESS)
 			sim_release_range(r);
-			result = CUDA_SUCCESS;
-		}
 	}
 	sim_unlock();
 	return result;

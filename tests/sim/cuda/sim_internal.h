@@ -48,7 +48,7 @@ enum {
 	S_ANY = 1,    /* may be called before cuInit */
 	S_CTX = 2,    /* needs a current context; reports its sticky error */
 	S_UNSAFE = 4, /* prohibited while a capture that concerns this thread is live */
-	S_NOT_HOST = 8, /* refused inside a host function, as all of S_CTX is */
+	S_HOST = 8,   /* may be called inside a host function, as all of S_ANY may */
 };
 
 struct sim_symbol {
@@ -60,6 +60,7 @@ struct sim_symbol {
 
 /* Counts the call, applies injected failures and the rules named by flags. */
 CUresult sim_enter(struct sim_symbol *symbol);
+bool sim_in_child(void); /* forked from the process that called cuInit */
 /* Registered symbol of that exact name, or NULL. */
 struct sim_symbol *sim_symbol_find(const char *name);
 /* Marks this process as the one that owns the driver (cuInit). */
@@ -107,6 +108,7 @@ struct sim_device {
 	uint64_t used;                      /* bytes allocated of sim_conf.mem_bytes */
 	struct sim_ctx *primary;            /* NULL until first retained */
 	unsigned primary_refs, primary_flags;
+	CUresult broken;                    /* fatal error of a primary context that was reset */
 	int stall; /* > 0: a free or unregister drains the device and launches wait */
 	struct sim_pool *default_pool, *pool;
 };
@@ -134,7 +136,7 @@ struct sim_thread { /* TLS */
 	struct sim_ctx *stack[SIM_MAX_CTX_STACK];
 	int depth;
 	CUstreamCaptureMode capture_mode;
-	bool in_host_func; /* calls that need a context are refused */
+	bool in_host_func; /* most calls are refused */
 	uint64_t id;       /* 0: not assigned yet */
 };
 extern __thread struct sim_thread sim_thread;
@@ -187,6 +189,7 @@ struct sim_copy { /* a box of bytes; addresses are the program's */
 	size_t width, height, depth;
 	size_t dst_pitch, src_pitch, dst_slice, src_slice;
 	bool src_pinned, dst_pinned; /* must still be pinned when the copy runs */
+	bool pageable;               /* in a graph: a launch waits for it */
 	void *staged;                /* owned: the source was read at the call */
 };
 

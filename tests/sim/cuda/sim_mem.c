@@ -103,10 +103,10 @@ CUresult cuMemFree_v2(CUdeviceptr ptr)
 		/* The real one waits for the whole device, and holds up launches meanwhile. */
 		sim_device_stop_and_drain(r->dev);
 		r = sim_range_find(ptr);
-		if (r && r->base == ptr) {
+		if (r && r->base == ptr)
 			result = __atomic_load_n(&r->ctx->sticky, __ATOMIC_ACQUIRE);
+		if (result == CUDA_SUCCESS)
 			sim_release_range(r);
-		}
 	} else if (!r && sim_range_was_freed(ptr)) {
 		sim_complain("cuMemFree of %p, which was freed", (void *)(uintptr_t)ptr);
 	}

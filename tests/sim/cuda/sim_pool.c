@@ -42,8 +42,11 @@ static CUresult alloc(bool per_thread, CUdeviceptr *out, size_t size, CUmemoryPo
 	uintptr_t at = 0;
 	sim_lock();
 	CUresult result = sim_stream_get(stream, per_thread, &s);
-	if (result == CUDA_SUCCESS)
-		result = s->capture ? sim_capture_refuse(s) : sim_capture_unsafe_locked();
+	if (result == CUDA_SUCCESS && !s->capture)
+		result = sim_capture_unsafe_locked();
+	/* In a capture: a node that does nothing, since the memory is there from now on. */
+	if (result == CUDA_SUCCESS && s->capture)
+		result = sim_submit(s, sim_cmd_new(CMD_NOP), NULL);
 	if (result == CUDA_SUCCESS) {
 		struct sim_pool *p = (struct sim_pool *)pool;
 		if (!p && default_pool(s->ctx->dev))
@@ -72,15 +75,14 @@ static CUresult free_async(bool per_thread, CUdeviceptr ptr, CUstream stream)
 	sim_lock();
 	CUresult result = sim_stream_get(stream, per_thread, &s);
 	struct sim_range *r = sim_range_find(ptr);
-	if (result == CUDA_SUCCESS && s->capture)
-		result = sim_capture_refuse(s);
 	if (result == CUDA_SUCCESS && (!r || r->base != ptr || r->kind != MEM_DEVICE)) {
 		if (sim_range_was_freed(ptr))
 			sim_complain("cuMemFreeAsync of %p, which was freed", (void *)(uintptr_t)ptr);
 		result = CUDA_ERROR_INVALID_VALUE;
 	}
 	if (result == CUDA_SUCCESS) {
-		struct sim_cmd *cmd = sim_cmd_new(CMD_FREE);
+		/* Captured, the memory stays for the next replay, until its context ends. */
+		struct sim_cmd *cmd = sim_cmd_new(s->capture ? CMD_NOP : CMD_FREE);
 		cmd->free = ptr;
 		result = sim_submit(s, cmd, NULL);
 	}

@@ -12,19 +12,29 @@ CUresult cuDevicePrimaryCtxRetain(CUcontext *out, CUdevice dev)
 	if (!out)
 		return CUDA_ERROR_INVALID_VALUE;
 	sim_lock();
+	if (device->broken) {
+		sim_unlock();
+		return device->broken;
+	}
 	if (!device->primary)
 		device->primary = sim_ctx_new(device, device->primary_flags, true);
 	if (device->primary)
 		device->primary_refs++;
-	*out = (CUcontext)device->primary;
+	struct sim_ctx *ctx = device->primary;
 	sim_unlock();
-	return *out ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
+	if (!ctx)
+		return CUDA_ERROR_OUT_OF_MEMORY;
+	*out = (CUcontext)ctx;
+	return CUDA_SUCCESS;
 }
 
 static void primary_gone(struct sim_device *device)
 {
 	struct sim_ctx *ctx = device->primary;
 	device->primary = NULL;
+	/* A fatal error outlives the context, until the process ends. */
+	if (ctx && !device->broken)
+		device->broken = __atomic_load_n(&ctx->sticky, __ATOMIC_ACQUIRE);
 	if (ctx)
 		sim_ctx_teardown(ctx);
 }
@@ -54,7 +64,6 @@ static CUresult reset(CUdevice dev)
 		return CUDA_ERROR_INVALID_DEVICE;
 	sim_lock();
 	primary_gone(device);
-	device->primary_refs = 0;
 	sim_unlock();
 	return CUDA_SUCCESS;
 }

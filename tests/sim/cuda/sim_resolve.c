@@ -103,8 +103,19 @@ static CUresult resolve(const char *symbol, void **out, int version, cuuint64_t 
 	return CUDA_SUCCESS; /* also when there is none */
 }
 
+/* The first ABI has no status to give: it answers with an error, and leaves *out alone. */
+static CUresult resolve1(const char *symbol, void **out, int version, cuuint64_t flags)
+{
+	void *fn = NULL;
+	CUresult result = resolve(symbol, &fn, version, flags, NULL);
+	if (result == CUDA_SUCCESS && !fn)
+		result = CUDA_ERROR_NOT_FOUND;
+	if (result == CUDA_SUCCESS)
+		*out = fn;
+	return result;
+}
 SIM_FN(cuGetProcAddress, S_ANY, (const char *symbol, void **out, int version, cuuint64_t flags),
-	   resolve(symbol, out, version, flags, NULL))
+	   out ? resolve1(symbol, out, version, flags) : CUDA_ERROR_INVALID_VALUE)
 /* cuda.h turns the name cuGetProcAddress_v2 into its inline per-thread wrapper. */
 #undef cuGetProcAddress_v2
 SIM_FN(cuGetProcAddress_v2, S_ANY,
@@ -117,8 +128,7 @@ CUresult cuGetExportTable(const void **table, const CUuuid *id)
 	SIM_ENTER(cuGetExportTable, S_ANY);
 	if (!table || !id)
 		return CUDA_ERROR_INVALID_VALUE;
-	*table = NULL;
-	return CUDA_ERROR_NOT_FOUND;
+	return CUDA_ERROR_INVALID_VALUE;
 }
 
 SIM_FN(cuProfilerStart, S_CTX, (void), CUDA_SUCCESS)

@@ -100,6 +100,11 @@ SIM_FN(cuStreamCreate, S_CTX, (CUstream *out, unsigned flags), create(out, flags
 SIM_FN(cuStreamCreateWithPriority, S_CTX, (CUstream *out, unsigned flags, int priority),
 	   create(out, flags, priority))
 
+static CUresult sticky(const struct sim_stream *s)
+{
+	return __atomic_load_n(&s->ctx->sticky, __ATOMIC_ACQUIRE);
+}
+
 static CUresult destroy(CUstream handle)
 {
 	if (!handle || handle == CU_STREAM_LEGACY || handle == CU_STREAM_PER_THREAD)
@@ -107,8 +112,10 @@ static CUresult destroy(CUstream handle)
 	struct sim_stream *s;
 	sim_lock();
 	CUresult result = sim_stream_get(handle, false, &s);
-	if (result == CUDA_SUCCESS)
+	if (result == CUDA_SUCCESS) {
+		result = sticky(s);
 		sim_stream_destroy(s);
+	}
 	sim_unlock();
 	return result;
 }
@@ -116,11 +123,6 @@ SIM_FN(cuStreamDestroy, S_DEV, (CUstream handle), destroy(handle))
 SIM_FN(cuStreamDestroy_v2, S_DEV, (CUstream handle), destroy(handle))
 
 /* ---- waiting ---- */
-
-static CUresult sticky(const struct sim_stream *s)
-{
-	return __atomic_load_n(&s->ctx->sticky, __ATOMIC_ACQUIRE);
-}
 
 static CUresult synchronize(bool per_thread, CUstream handle)
 {
@@ -153,7 +155,7 @@ static CUresult query(bool per_thread, CUstream handle)
 	sim_unlock();
 	return result;
 }
-SIM_TWIN(cuStreamQuery, _ptsz, S_DEV, (CUstream handle), query, handle)
+SIM_TWIN(cuStreamQuery, _ptsz, S_HOST, (CUstream handle), query, handle)
 
 static CUresult wait_event(bool per_thread, CUstream handle, CUevent event, unsigned flags)
 {
@@ -168,7 +170,7 @@ static CUresult wait_event(bool per_thread, CUstream handle, CUevent event, unsi
 	sim_unlock();
 	return result;
 }
-SIM_TWIN(cuStreamWaitEvent, _ptsz, S_DEV, (CUstream handle, CUevent event, unsigned flags), wait_event, handle,
+SIM_TWIN(cuStreamWaitEvent, _ptsz, S_HOST, (CUstream handle, CUevent event, unsigned flags), wait_event, handle,
 		 event, flags)
 
 /* ---- questions ---- */
