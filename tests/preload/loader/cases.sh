@@ -32,6 +32,7 @@ build_loader()
 	compile -o "$work/nomalloc" -fno-builtin "$d/nomalloc.c" -ldl
 	compile -rdynamic -o "$work/own" "$d/own.c" -ldl
 	compile -o "$work/weak" "$d/weak.c" -Wl,--unresolved-symbols=ignore-all
+	compile -o "$work/stress" "$d/stress.c" -ldl -lpthread
 	compile -o "$work/linked" "$d/linked.c" "$work/drv/libcuda.so.1" -lpthread
 }
 
@@ -106,6 +107,9 @@ run_cases()
 	extra=()
 	hooked 3 'driver unloaded and another loaded' "$work/probe" reload "$work/drv/libcuda.so.1" "$work/drv2/libcuda.so.1"
 	untouched 'copies of NCCL' "$work/probe" nccl "$work/nccl_a/libnccl.so.2" "$work/nccl_b/libnccl.so.2"
+
+	untouched 'many threads' "$work/stress" "$work"/{drv,drv2}/libcuda.so.1 "$work"/nccl_{a,b}/libnccl.so.2 \
+		"$work/lib/libnull.so"
 
 	path=$work/lib
 	untouched 'no driver, a library asks' "$work/probe" no_driver_library
