@@ -127,7 +127,8 @@ COMMAND := $(BUILD)/turbo
 SIM_DIR := $(BUILD)/sim
 SIM_CUDA := $(if $(SIM_CUDA_O),$(SIM_DIR)/libcuda.so.1)
 SIM_RT := $(if $(SIM_RT_O),$(SIM_DIR)/libsimrt.so $(SIM_DIR)/libsimrt.a)
-SIM := $(SIM_CUDA) $(SIM_RT)
+SIM_OLD := $(if $(SIM_CUDA_O),$(BUILD)/sim-old/libcuda.so.1)
+SIM := $(SIM_CUDA) $(SIM_OLD) $(SIM_RT)
 
 # A program is a file with a main(), together with the files named after it (copy_bench.c and
 # copy_bench_*.c), or a directory below tests/gpu with a main.c, and the common/ of its suite.
@@ -195,7 +196,7 @@ $(HOOKS_OK): tests/check_hooks.sh tests/check_hooks.awk shim/hooks.def shim/hook
 
 # What answers dlsym() runs before a sanitizer's runtime is up and before interposed string
 # functions work: plain code that calls none of them (shim/text.h).
-EARLY_O := $(patsubst %,$(OBJ)/shim/%.o,elfsym lookup hooks)
+EARLY_O := $(filter $(addprefix $(OBJ)/shim/,elfsym% lookup% hooks.o),$(LIB_O))
 $(EARLY_O): EARLY = -fno-builtin $(if $(IS_CLANG),,-fno-tree-loop-distribute-patterns) $(if $(SAN),-fno-sanitize=all)
 
 # The most specific pattern wins.
@@ -244,6 +245,13 @@ $(SIM_DIR)/libcuda.so.1: $(SIM_CUDA_O) $(wildcard tests/sim/cuda/*.map)
 		$(patsubst %,-Wl$(comma)--version-script=%,$(filter %.map,$^)) -o $@ $(SIM_CUDA_O) $(LDLIBS)
 	$(Q)ln -sf libcuda.so.1 $(@D)/libcuda.so
 comma := ,
+
+# The same driver with symbols missing, as an older one.
+$(SIM_OLD): $(SIM_CUDA_O) tests/sim/old.map
+	$(call say,LD,$@)
+	@mkdir -p $(@D)
+	$(Q)$(CC) -shared -pthread $(SAN_FLAGS) -Wl,-soname,libcuda.so.1 -Wl,-Bsymbolic \
+		-Wl,--version-script=tests/sim/old.map -o $@ $(SIM_CUDA_O) $(LDLIBS)
 
 $(SIM_DIR)/libsimrt.so: $(SIM_RT_O)
 	$(call say,LD,$@)
