@@ -33,12 +33,20 @@ static const struct versions *versions_find(const char *name)
 }
 
 static void *self;
+static pthread_once_t self_once = PTHREAD_ONCE_INIT;
+
+static void self_find(void)
+{
+	Dl_info info;
+	if (dladdr(&self_once, &info))
+		self = dlopen(info.dli_fname, RTLD_NOW | RTLD_NOLOAD);
+}
 
 /* The driver looks itself up, as real ones do; whoever replaces dlsym or exports our names
  * must leave this alone. */
 void sim_resolve_check_self(void)
 {
-	self = dlopen("libcuda.so.1", RTLD_NOW | RTLD_NOLOAD);
+	pthread_once(&self_once, self_find);
 	if (self && dlsym(self, "cuInit") != (void *)cuInit)
 		sim_complain("the driver's own lookup of cuInit was answered with another function");
 }
@@ -48,6 +56,7 @@ static void *exported(const char *symbol)
 	struct sim_symbol *s = sim_symbol_find(symbol);
 	if (!s)
 		return NULL;
+	pthread_once(&self_once, self_find);
 	return !self || dlsym(self, symbol) ? s->fn : NULL;
 }
 
