@@ -194,23 +194,28 @@ static void case_next_threads(void)
 	}
 }
 
-/* Code in no object: the loader refuses RTLD_NEXT to it. */
+/* Code in no object, fn(handle, name, lookup): the loader refuses RTLD_NEXT to it. */
+#if defined(__aarch64__)
+/* stp x29, x30, [sp, -16]!; blr x2; ldp x29, x30, [sp], 16; ret */
+static const unsigned int loose_code[] = { 0xa9bf7bfd, 0xd63f0040, 0xa8c17bfd, 0xd65f03c0 };
+#else
+/* push %rbx; call *%rdx; pop %rbx; ret */
+static const unsigned char loose_code[] = { 0x53, 0xff, 0xd2, 0x5b, 0xc3 };
+#endif
+
 static void case_no_object(void)
 {
-#if defined(__x86_64__)
-	/* push %rbx; call *%rdx; pop %rbx; ret */
-	static const unsigned char code[] = { 0x53, 0xff, 0xd2, 0x5b, 0xc3 };
 	void *(*call)(void *, const char *, void *);
-	void *page = mmap(NULL, 4096, PROT_READ | PROT_WRITE | PROT_EXEC, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	char *page = mmap(NULL, 4096, PROT_READ | PROT_WRITE | PROT_EXEC, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 
 	if (page == MAP_FAILED)
 		return;
-	memcpy(page, code, sizeof(code));
-	call = (void *(*)(void *, const char *, void *))page;
+	memcpy(page, loose_code, sizeof(loose_code));
+	__builtin___clear_cache(page, page + sizeof(loose_code));
+	call = (void *(*)(void *, const char *, void *))(void *)page;
 	show("RTLD_NEXT, hooked", call(RTLD_NEXT, "cuInit", (void *)dlsym));
 	show("RTLD_NEXT, unknown", call(RTLD_NEXT, "malloc", (void *)dlsym));
 	show("RTLD_DEFAULT, unknown", call(RTLD_DEFAULT, "strtol", (void *)dlsym));
-#endif
 }
 
 /* ---- versions, errors, flags ---- */
