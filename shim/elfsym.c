@@ -6,10 +6,59 @@
  */
 #include "elfsym.h"
 
-#include <string.h>
 #include <sys/auxv.h>
 
+#include "elfsym_fork.h"
+#include "text.h"
+
 /* ---- the list ---- */
+
+typedef int phdr_visit(struct dl_phdr_info *info, size_t size, void *arg);
+typedef int iterate_fn(phdr_visit *visit, void *arg);
+
+/* The loader's list of objects, by way of the program's DT_DEBUG; NULL when it has none. */
+static const struct link_map *first_object(void)
+{
+	const ElfW(Phdr) *segments = (const ElfW(Phdr) *)getauxval(AT_PHDR);
+	const ElfW(Dyn) *d = NULL;
+	uintptr_t base = 0;
+
+	for (unsigned long i = 0; i < getauxval(AT_PHNUM) && segments; i++)
+		if (segments[i].p_type == PT_PHDR)
+			base = (uintptr_t)segments - segments[i].p_vaddr;
+	for (unsigned long i = 0; i < getauxval(AT_PHNUM) && segments; i++)
+		if (segments[i].p_type == PT_DYNAMIC)
+			d = (const ElfW(Dyn) *)(base + segments[i].p_vaddr);
+	for (; d && d->d_tag != DT_NULL; d++)
+		if (d->d_tag == DT_DEBUG && d->d_un.d_ptr)
+			return ((const struct r_debug *)d->d_un.d_ptr)->r_map;
+	return NULL;
+}
+
+/*
+ * libc's own dl_iterate_phdr: ThreadSanitizer's, which is before it, asks dlsym() for the
+ * real one and has none until we answer. The list is read without a lock no further than
+ * libc, where nothing is ever removed.
+ */
+static int iterate(phdr_visit *visit, void *arg)
+{
+	static iterate_fn *real; /* relaxed: every thread finds the same */
+	iterate_fn *fn = __atomic_load_n(&real, __ATOMIC_RELAXED);
+
+	for (const struct link_map *map = fn ? NULL : first_object(); map && !fn; map = map->l_next) {
+		struct elfsym_object libc = { .base = map->l_addr, .lo = map->l_addr, .hi = UINTPTR_MAX };
+
+		if (!text_begins(text_last_part(map->l_name), "libc.so.6"))
+			continue;
+		libc.dynamic = map->l_ld;
+		fn = (iterate_fn *)elfsym_find(&libc, "dl_iterate_phdr");
+		break;
+	}
+	if (!fn)
+		fn = dl_iterate_phdr;
+	__atomic_store_n(&real, fn, __ATOMIC_RELAXED);
+	return elfsym_iterate_safely(fn, visit, arg);
+}
 
 struct walk {
 	elfsym_visit *visit;
@@ -19,7 +68,7 @@ struct walk {
 
 static void object_of(struct elfsym_object *object, const struct dl_phdr_info *info)
 {
-	memset(object, 0, sizeof(*object));
+	*object = (struct elfsym_object){ 0 };
 	object->base = info->dlpi_addr;
 	object->path = info->dlpi_name ? info->dlpi_name : "";
 	object->lo = UINTPTR_MAX;
@@ -54,7 +103,7 @@ int elfsym_walk(elfsym_visit *visit, void *arg)
 {
 	struct walk walk = { visit, arg, 0 };
 
-	return dl_iterate_phdr(walk_step, &walk);
+	return iterate(walk_step, &walk);
 }
 
 struct locked {
@@ -75,7 +124,7 @@ void elfsym_locked(elfsym_body *body, void *arg)
 {
 	struct locked locked = { body, arg };
 
-	dl_iterate_phdr(locked_step, &locked);
+	iterate(locked_step, &locked);
 }
 
 /* ---- one object ---- */
@@ -132,7 +181,7 @@ static bool is_function(const struct elfsym_object *object, uint32_t index, cons
 		return false;
 	if (ELF64_ST_BIND(symbol->st_info) == STB_LOCAL || visibility == STV_HIDDEN || visibility == STV_INTERNAL)
 		return false;
-	return symbol->st_name < object->strings_size && strcmp(object->strings + symbol->st_name, name) == 0;
+	return symbol->st_name < object->strings_size && text_order(object->strings + symbol->st_name, name) == 0;
 }
 
 /* Keeps the better of two symbols of one name: a default version before a hidden one. True: settled. */
@@ -222,33 +271,24 @@ void *elfsym_find(struct elfsym_object *object, const char *name)
 
 /* ---- names ---- */
 
-static const char *last_part(const char *path)
-{
-	const char *slash = strrchr(path, '/');
-
-	return slash ? slash + 1 : path;
-}
-
 bool elfsym_named(struct elfsym_object *object, const char *prefix)
 {
-	size_t length = strlen(prefix);
-
-	if (strncmp(last_part(object->path), prefix, length) == 0)
+	if (text_begins(text_last_part(object->path), prefix))
 		return true;
 	elfsym_load(object);
-	return object->soname && strncmp(object->soname, prefix, length) == 0;
+	return object->soname && text_begins(object->soname, prefix);
 }
 
 static bool is_library(const char *file, const char *name, size_t length)
 {
-	return strncmp(file, name, length) == 0 && (file[length] == '\0' || file[length] == '.');
+	return text_begins(file, name) && (file[length] == '\0' || file[length] == '.');
 }
 
 bool elfsym_is_library(struct elfsym_object *object, const char *name)
 {
-	size_t length = strlen(name);
+	size_t length = text_length(name);
 
-	if (is_library(last_part(object->path), name, length))
+	if (is_library(text_last_part(object->path), name, length))
 		return true;
 	elfsym_load(object);
 	return object->soname && is_library(object->soname, name, length);

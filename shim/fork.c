@@ -2,15 +2,16 @@
  * fork.c - the child of fork().
  *
  * The child has one thread and a copy of every lock as it was, perhaps held by a
- * thread that does not exist. Nothing is locked before fork (that could wait for a
- * thread that waits for the driver); each module makes itself usable again in the
- * child. Handlers do async-signal-safe work only: the parent may have threads.
+ * thread that does not exist. No lock is taken before fork (that could wait for a thread
+ * that waits for the driver); each module makes itself usable again in the child.
+ * Handlers do async-signal-safe work only: the parent may have threads.
  */
 #include "fork.h"
 
 #include <errno.h>
 #include <pthread.h>
 
+#include "elfsym_fork.h"
 #include "guard.h"
 #include "life.h"
 #include "real.h"
@@ -22,6 +23,7 @@
 static void (*const child_handlers[])(void) = {
 	life_fork_child,
 	stats_fork_child,
+	elfsym_fork_child,
 	real_fork_child,
 	unwind_fork_child,
 	policies_fork_child,
@@ -38,7 +40,16 @@ static void fork_child(void)
 	errno = saved;
 }
 
+/* Bounded: see elfsym_fork.h. Nothing else is waited for. */
+static void fork_prepare(void)
+{
+	int saved = errno;
+
+	elfsym_fork_prepare();
+	errno = saved;
+}
+
 void fork_start(void)
 {
-	pthread_atfork(NULL, NULL, fork_child);
+	pthread_atfork(fork_prepare, elfsym_fork_parent, fork_child);
 }

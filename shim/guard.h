@@ -13,7 +13,7 @@
 
 struct turbo_tls {
 	uint32_t depth;    /* > 0: this thread is inside libturbo */
-	uint32_t reserved;
+	uint32_t walks;    /* > 0: this thread walks the loader's list (elfsym_fork.c) */
 	uint64_t lane_off; /* byte offset of this thread's counter lane; 0: none yet.
 	                      Read by the count stubs at offset 8. */
 };
