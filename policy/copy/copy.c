@@ -185,8 +185,7 @@ static void context_gone(void *ctx, int device)
 
 static void fork_child(void)
 {
-	copy_off();
-	copy.on = false;
+	copy_off(); /* until a cuInit of its own, which only a child without our driver has */
 	capture_fork_child();
 	ring_fork_child();
 	workers_fork_child();

@@ -54,12 +54,14 @@ static void destroy(struct copy_ring *ring, unsigned made, bool registered)
 	if (ring->stream_out)
 		REAL(cuStreamDestroy_v2)(ring->stream_out);
 	ring->stream_in = ring->stream_out = NULL;
-	if (registered)
-		REAL(cuMemHostUnregister)(ring->mem);
+	ring->slots = 0;
+	/* Memory that stays registered must not be unmapped: whatever is mapped there next
+	 * would be taken for pinned. It goes when its context has gone. */
+	if (registered && REAL(cuMemHostUnregister)(ring->mem) != CUDA_SUCCESS)
+		return;
 	if (ring->mem)
 		munmap(ring->mem, ring->mem_bytes);
 	ring->mem = NULL;
-	ring->slots = 0;
 }
 
 static CUresult make_handles(struct copy_ring *ring, unsigned *made)
