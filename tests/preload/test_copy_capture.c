@@ -305,7 +305,7 @@ static void the_first_copy_of_a_context(void **state)
 
 int main(void)
 {
-	alarm(110);
+	copy_limit();
 	copy_open();
 	if (cu.cuStreamCreate(&s, CU_STREAM_NON_BLOCKING) || cu.cuStreamCreate(&s2, CU_STREAM_NON_BLOCKING) ||
 		cu.cuMemAlloc_v2(&a, BYTES) || cu.cuMemAlloc_v2(&b, BYTES))

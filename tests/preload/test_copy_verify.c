@@ -87,7 +87,7 @@ static void a_difference_switches_staging_off(void **state)
 
 int main(void)
 {
-	alarm(110);
+	copy_limit();
 	copy_open();
 	if (!fx.preloaded)
 		return 77;

@@ -51,6 +51,9 @@ extern struct copy_sim sim;
  * kernels. Exits with 77 when there is no driver, with 1 when something is wrong with it. */
 void copy_open(void);
 
+/* Ends the process when it has not ended in time: a deadlock is a failure. */
+void copy_limit(void);
+
 /* Begin and end of a test; the end says what the ring must have done since. */
 int copy_begin(void **state);
 int copy_end(void **state);
