@@ -12,7 +12,7 @@
 /* ---- the real functions ---- */
 
 enum loader_fn { LOADER_DLSYM, LOADER_DLVSYM, LOADER_DLOPEN, LOADER_COUNT };
-static const char *const loader_names[LOADER_COUNT] = { "dlsym", "dlvsym", "dlopen" };
+static const char *const loader_names[LOADER_COUNT] = {"dlsym", "dlvsym", "dlopen"};
 /* Filled at the first use, maybe by several threads with the same values (relaxed). */
 static void *loader_fns[LOADER_COUNT];
 
@@ -66,10 +66,26 @@ void *lookup_real_dlsym(void *handle, const char *name)
 
 /* The driver's own libraries, and tools that must see the driver as it is. */
 static const char *const left_alone[] = {
-	"libcuda.so", "libcudadebugger", "libcudagdb", "libnvidia-",  /* the driver */
-	"libcupti", "libnvperf", "libcuda-injection", "libaccinj", "libcuinj", /* CUPTI, Nsight Compute, nvprof */
-	"libToolsInjection", "libInjection", "libInterceptorInjection", "libTreeLauncher", /* Nsight Systems, Compute */
-	"libsanitizer", "libcheckpoint", "libnvToolsExt", /* compute-sanitizer, checkpoint of tools, NVTX */
+	/* the driver and its debugger */
+	"libcuda.so",
+	"libcudadebugger",
+	"libcudagdb",
+	"libnvidia-",
+	/* CUPTI, Nsight Compute, nvprof */
+	"libcupti",
+	"libnvperf",
+	"libcuda-injection",
+	"libaccinj",
+	"libcuinj",
+	/* Nsight Systems and the launchers of all of them */
+	"libToolsInjection",
+	"libInjection",
+	"libInterceptorInjection",
+	"libTreeLauncher",
+	/* compute-sanitizer, checkpoints of tools, NVTX */
+	"libsanitizer",
+	"libcheckpoint",
+	"libnvToolsExt",
 };
 
 /*
@@ -138,7 +154,7 @@ static int search_caller(struct elfsym_object *object, unsigned index, void *arg
 
 bool lookup_leaves_alone(const void *caller)
 {
-	struct caller_search search = { .caller = caller };
+	struct caller_search search = {.caller = caller};
 
 	real_bind(HOOK_LIB_CUDA); /* brings real_unloads() up to date */
 	search.unloads = real_unloads();
@@ -159,10 +175,10 @@ bool lookup_leaves_alone(const void *caller)
 struct place {
 	const void *caller;
 	const char *name;
-	bool next;     /* RTLD_NEXT */
-	bool known;    /* the caller is in an object */
-	bool behind;   /* ... loaded after libturbo */
-	bool earlier;  /* an object that is searched before libturbo defines the name */
+	bool next;    /* RTLD_NEXT */
+	bool known;   /* the caller is in an object */
+	bool behind;  /* ... loaded after libturbo */
+	bool earlier; /* an object that is searched before libturbo defines the name */
 	bool own_seen;
 };
 
@@ -203,7 +219,7 @@ void lookup_start(bool substitute)
 
 static struct lookup_route jump(void *real, void *handle)
 {
-	return (struct lookup_route){ real, handle };
+	return (struct lookup_route){real, handle};
 }
 
 /* The real lookup as called by libturbo: RTLD_NEXT is what comes after us. Not a tail call,
@@ -224,7 +240,7 @@ static struct lookup_route answer(const struct request *q, void *value)
 	if (value && substituting && real_bind(q->row->lib) && value == real_provider_fn(id) &&
 		!lookup_leaves_alone(q->caller))
 		value = q->row->ours;
-	return (struct lookup_route){ NULL, value };
+	return (struct lookup_route){NULL, value};
 }
 
 /*
@@ -242,7 +258,7 @@ static struct lookup_route answer_local(const struct request *q)
 
 static struct lookup_route answer_scope(const struct request *q)
 {
-	struct place place = { .caller = q->caller, .name = q->name, .next = q->handle == RTLD_NEXT };
+	struct place place = {.caller = q->caller, .name = q->name, .next = q->handle == RTLD_NEXT};
 	void *value;
 
 	elfsym_walk(place_object, &place);
@@ -287,7 +303,7 @@ struct lookup_route lookup_dlsym(void *handle, const char *name, const void *cal
 
 	if (__builtin_expect(!row || row->how == HOOK_HOW_PASS, 1))
 		return jump(real, handle);
-	return answer_known(&(struct request){ real, handle, name, NULL, caller, row });
+	return answer_known(&(struct request){real, handle, name, NULL, caller, row});
 }
 
 struct lookup_route lookup_dlvsym(void *handle, const char *name, const char *version, const void *caller)
@@ -297,7 +313,7 @@ struct lookup_route lookup_dlvsym(void *handle, const char *name, const char *ve
 
 	if (__builtin_expect(!row || row->how == HOOK_HOW_PASS || !version, 1))
 		return jump(real, handle);
-	return answer_known(&(struct request){ real, handle, name, version, caller, row });
+	return answer_known(&(struct request){real, handle, name, version, caller, row});
 }
 
 struct lookup_route lookup_dlopen(int mode)

@@ -41,9 +41,9 @@ struct library {
 };
 
 static struct library libraries[HOOK_LIB_COUNT] = {
-	[HOOK_LIB_CUDA] = { .name = "libcuda.so" },
-	[HOOK_LIB_NCCL] = { .name = "libnccl.so", .by_caller = true },
-	[HOOK_LIB_CUPTI] = { .name = "libcupti.so" },
+	[HOOK_LIB_CUDA] = {.name = "libcuda.so"},
+	[HOOK_LIB_NCCL] = {.name = "libnccl.so", .by_caller = true},
+	[HOOK_LIB_CUPTI] = {.name = "libcupti.so"},
 };
 
 /* The list as of the last walk. */
@@ -57,10 +57,25 @@ static uintptr_t own_lo, own_hi;
 
 /* ---- symbols that the provider lacks ---- */
 
-static int cuda_not_found(void) { return 500; }  /* CUDA_ERROR_NOT_FOUND */
-static int nccl_not_found(void) { return 5; }    /* ncclInvalidUsage */
-static int cupti_not_found(void) { return 27; }  /* CUPTI_ERROR_NOT_SUPPORTED */
-static const char *nccl_text_not_found(void) { return "NCCL is not loaded"; }
+static int cuda_not_found(void)
+{
+	return 500; /* CUDA_ERROR_NOT_FOUND */
+}
+
+static int nccl_not_found(void)
+{
+	return 5; /* ncclInvalidUsage */
+}
+
+static int cupti_not_found(void)
+{
+	return 27; /* CUPTI_ERROR_NOT_SUPPORTED */
+}
+
+static const char *nccl_text_not_found(void)
+{
+	return "NCCL is not loaded";
+}
 
 static void *not_found(enum hook_id id)
 {
@@ -116,7 +131,8 @@ const struct hook_row *real_row_of(const void *fn)
 {
 	if (!fn)
 		return NULL;
-	for (unsigned i = row_slot(fn), probes = 0; probes < ROW_HASH_SIZE; i = (i + 1) % ROW_HASH_SIZE, probes++) {
+	for (unsigned i = row_slot(fn), probes = 0; probes < ROW_HASH_SIZE;
+		 i = (i + 1) % ROW_HASH_SIZE, probes++) {
 		unsigned entry = __atomic_load_n(&row_hash[i], __ATOMIC_ACQUIRE);
 
 		if (entry == 0)
@@ -233,7 +249,7 @@ static int scan_object(struct elfsym_object *object, unsigned index, void *arg)
 
 static void sync_body(uint64_t adds, uint64_t subs, void *arg)
 {
-	struct scan scan = { .from = 0 };
+	struct scan scan = {.from = 0};
 
 	(void)arg;
 	if (__atomic_exchange_n(&syncing, 1, __ATOMIC_ACQUIRE))
@@ -358,7 +374,7 @@ void *real_resolve_lazy(enum hook_id id, const void *caller)
 			elfsym_locked(refill_body, &id);
 		return fn;
 	}
-	struct copy_search search = { library->name, hook_table[id].name, caller, NULL };
+	struct copy_search search = {library->name, hook_table[id].name, caller, NULL};
 	elfsym_walk(search_copy, &search);
 	return search.fn ? search.fn : fn;
 }

@@ -35,7 +35,7 @@ static int find_step(struct elfsym_object *object, unsigned index, void *arg)
 /* The objects used here are never unloaded, so they may be read outside the walk. */
 static struct elfsym_object object_named(const char *library)
 {
-	struct find find = { .library = library };
+	struct find find = {.library = library};
 
 	assert_int_equal(elfsym_walk(find_step, &find), 7);
 	return find.object;
@@ -43,7 +43,7 @@ static struct elfsym_object object_named(const char *library)
 
 static void walk_sees_every_object(void **state)
 {
-	struct find find = { .library = "no such object" };
+	struct find find = {.library = "no such object"};
 
 	(void)state;
 	assert_int_equal(elfsym_walk(find_step, &find), 0);
@@ -67,7 +67,7 @@ static void library_names_end_where_they_should(void **state)
 	assert_false(elfsym_is_library(&libc, "libc.so.66"));
 	assert_true(elfsym_named(&libc, "lib"));
 	assert_false(elfsym_named(&libc, "libcuda.so"));
-	struct elfsym_object named = { .path = "/a/b/libcuda.so.580.1", .loaded = true };
+	struct elfsym_object named = {.path = "/a/b/libcuda.so.580.1", .loaded = true};
 	assert_true(elfsym_is_library(&named, "libcuda.so"));
 	named.path = "/a/libcuda.so/libcudart.so.13";
 	assert_false(elfsym_is_library(&named, "libcuda.so"));
@@ -116,19 +116,19 @@ static void does_not_find_what_is_not_defined(void **state)
 	assert_non_null(lookup_real_dlopen("libm.so.6", RTLD_NOW));
 	struct elfsym_object libm = object_named("libm.so.6");
 	assert_null(elfsym_find(&libm, "no_such_symbol"));
-	assert_null(elfsym_find(&libm, "malloc"));    /* not here */
-	assert_null(elfsym_find(&libm, "fputs"));     /* undefined here, if named at all */
-	assert_null(elfsym_find(&libm, "signgam"));   /* data */
+	assert_null(elfsym_find(&libm, "malloc"));  /* not here */
+	assert_null(elfsym_find(&libm, "fputs"));   /* undefined here, if named at all */
+	assert_null(elfsym_find(&libm, "signgam")); /* data */
 	assert_null(elfsym_find(&libm, ""));
 	struct elfsym_object libc = object_named("libc.so.6");
 	assert_null(elfsym_find(&libc, "environ"));
-	assert_null(elfsym_find(&libc, "errno"));     /* thread-local */
+	assert_null(elfsym_find(&libc, "errno")); /* thread-local */
 }
 
 /* The vdso's dynamic section is read-only and holds offsets. */
 static void reads_an_unrelocated_object(void **state)
 {
-	struct find find = { .library = "linux-vdso.so.1" };
+	struct find find = {.library = "linux-vdso.so.1"};
 
 	(void)state;
 	if (elfsym_walk(find_step, &find) != 7) {
@@ -160,12 +160,15 @@ static uint32_t string_at(const char *text)
 static ElfW(Sym) symbol(const char *name, unsigned bind, unsigned type, unsigned visibility, uint16_t section,
 						uintptr_t value)
 {
-	return (ElfW(Sym)){ .st_name = string_at(name), .st_info = ELF64_ST_INFO(bind, type),
-						.st_other = (unsigned char)visibility, .st_shndx = section, .st_value = value };
+	return (ElfW(Sym)){.st_name = string_at(name),
+					   .st_info = ELF64_ST_INFO(bind, type),
+					   .st_other = (unsigned char)visibility,
+					   .st_shndx = section,
+					   .st_value = value};
 }
 
 static ElfW(Sym) symbols[SYM_COUNT];
-static uint16_t versions[SYM_COUNT] = { 0, 1, 1, 1, 1, 1, 0x8002, 3, 1 };
+static uint16_t versions[SYM_COUNT] = {0, 1, 1, 1, 1, 1, 0x8002, 3, 1};
 
 static struct elfsym_object made_by_hand(void)
 {
@@ -177,8 +180,13 @@ static struct elfsym_object made_by_hand(void)
 	symbols[SYM_OLD] = symbol("versioned", STB_GLOBAL, STT_FUNC, STV_DEFAULT, 5, 0x150);
 	symbols[SYM_NEW] = symbol("versioned", STB_GLOBAL, STT_FUNC, STV_DEFAULT, 5, 0x160);
 	symbols[SYM_WEAK] = symbol("weak", STB_WEAK, STT_NOTYPE, STV_DEFAULT, 5, 0x170);
-	return (struct elfsym_object){ .base = 0x10000, .path = "", .loaded = true, .symbols = symbols,
-								   .strings = strings, .strings_size = sizeof(strings), .versions = versions };
+	return (struct elfsym_object){.base = 0x10000,
+								  .path = "",
+								  .loaded = true,
+								  .symbols = symbols,
+								  .strings = strings,
+								  .strings_size = sizeof(strings),
+								  .versions = versions};
 }
 
 static void check_by_hand(struct elfsym_object *object)
@@ -197,7 +205,7 @@ static void check_by_hand(struct elfsym_object *object)
 static void reads_sysv_hash(void **state)
 {
 	struct elfsym_object object = made_by_hand();
-	uint32_t hash[2 + 1 + SYM_COUNT] = { 1, SYM_COUNT, SYM_PLAIN };
+	uint32_t hash[2 + 1 + SYM_COUNT] = {1, SYM_COUNT, SYM_PLAIN};
 
 	(void)state;
 	for (uint32_t i = SYM_PLAIN; i + 1 < SYM_COUNT; i++)
@@ -223,7 +231,7 @@ static void reads_gnu_hash(void **state)
 		uint32_t buckets, first, bloom_size, shift;
 		ElfW(Addr) bloom[1];
 		uint32_t bucket[1], chain[SYM_COUNT];
-	} hash = { 1, 1, 1, 6, { ~(ElfW(Addr))0 }, { 1 }, { 0 } };
+	} hash = {1, 1, 1, 6, {~(ElfW(Addr))0}, {1}, {0}};
 
 	(void)state;
 	for (uint32_t i = 1; i < SYM_COUNT; i++) {
@@ -242,7 +250,7 @@ static void reads_gnu_hash(void **state)
 	assert_null(elfsym_find(&object, "plain"));
 	object.gnu_hash = NULL;
 	assert_null(elfsym_find(&object, "plain"));
-	struct elfsym_object nothing = { .path = "" };
+	struct elfsym_object nothing = {.path = ""};
 	assert_null(elfsym_find(&nothing, "plain"));
 }
 
@@ -271,7 +279,7 @@ static void count_body(uint64_t adds, uint64_t subs, void *arg)
 
 static void counters_tell_of_loading_and_unloading(void **state)
 {
-	struct counts a = { 0 }, b = { 0 }, c = { 0 }, d = { 0 };
+	struct counts a = {0}, b = {0}, c = {0}, d = {0};
 
 	(void)state;
 	elfsym_locked(count_body, &a);

@@ -15,9 +15,13 @@ static const char *const names[] = {
 #define V(name, ...) #name,
 #include "sim_versions.def"
 #undef V
-	"cuGetProcAddress", "cuNoSuchThing", "", "strlen",
+	"cuGetProcAddress",
+	"cuNoSuchThing",
+	"",
+	"strlen",
 };
-static const int versions[] = { 0, 2000, 3020, 4000, 6050, 7000, 10000, 11000, 11030, 12000, 12080, 13000, 99000 };
+static const int versions[] = {0,     2000,  3020,  4000,  6050,  7000, 10000,
+							   11000, 11030, 12000, 12080, 13000, 99000};
 
 static void print(const char *name, int version, unsigned flags, int status, int found, void *fn)
 {
@@ -26,8 +30,8 @@ static void print(const char *name, int version, unsigned flags, int status, int
 	if (!fn || !dladdr(fn, &info) || !info.dli_sname)
 		memset(&info, 0, sizeof(info));
 	const char *slash = info.dli_fname ? strrchr(info.dli_fname, '/') : NULL;
-	printf("%s %d %u: %d, %d, %s@%s\n", name, version, flags, status, found, info.dli_sname ? info.dli_sname : "-",
-		   slash ? slash + 1 : "-");
+	printf("%s %d %u: %d, %d, %s@%s\n", name, version, flags, status, found,
+		   info.dli_sname ? info.dli_sname : "-", slash ? slash + 1 : "-");
 }
 
 int main(void)

@@ -21,7 +21,7 @@ static void *call(void *arg)
 int main(void)
 {
 	pthread_t threads[40];
-	double sums[40] = { 0 };
+	double sums[40] = {0};
 
 	printf("first call: %.1f\n",
 		   cuLaunchKernel(1, 2, 3, 4, 5, 6, 7, 8, 9.5, 10.5, 11.5, 12.5, 13.5, 14.5, 15.5, 16.5, 17.5));

@@ -25,16 +25,22 @@ void *malloc(size_t bytes)
 	return pool + at;
 }
 
-void *calloc(size_t n, size_t size) { return malloc(n * size); } /* the pool is used once: zero */
+void *calloc(size_t n, size_t size)
+{
+	return malloc(n * size);
+} /* the pool is used once: zero */
 void *realloc(void *old, size_t bytes)
 {
 	void *new = malloc(bytes);
 
-	if (new && old)
+	if (new &&old)
 		memmove(new, old, bytes); /* reads past the old block, never past the pool's end */
 	return new;
 }
-void free(void *block) { (void)block; }
+void free(void *block)
+{
+	(void)block;
+}
 
 static void say(const char *what, bool good)
 {

@@ -16,7 +16,8 @@ static void show(const char *what, void *fn)
 int main(void)
 {
 	void *library = dlopen("libasker.so", RTLD_NOW);
-	void *(*ask)(void *, const char *) = library ? (void *(*)(void *, const char *))dlsym(library, "ask") : NULL;
+	void *(*ask)(void *, const char *) =
+		library ? (void *(*)(void *, const char *))dlsym(library, "ask") : NULL;
 
 	if (!ask)
 		return 1;

@@ -82,8 +82,8 @@ static void case_handle(void)
 
 static void case_left_alone(void)
 {
-	static const char *const tools[] = { "libcupti.so.13", "libToolsInjection64.so", "libsanitizer-collection.so",
-										 "libnvidia-tool.so.1" };
+	static const char *const tools[] = {"libcupti.so.13", "libToolsInjection64.so",
+										"libsanitizer-collection.so", "libnvidia-tool.so.1"};
 	void *handle = open_library("libcuda.so.1", RTLD_NOW | RTLD_GLOBAL);
 
 	for (unsigned i = 0; i < sizeof(tools) / sizeof(tools[0]); i++) {
@@ -197,10 +197,10 @@ static void case_next_threads(void)
 /* Code in no object, fn(handle, name, lookup): the loader refuses RTLD_NEXT to it. */
 #if defined(__aarch64__)
 /* stp x29, x30, [sp, -16]!; blr x2; ldp x29, x30, [sp], 16; ret */
-static const unsigned int loose_code[] = { 0xa9bf7bfd, 0xd63f0040, 0xa8c17bfd, 0xd65f03c0 };
+static const unsigned int loose_code[] = {0xa9bf7bfd, 0xd63f0040, 0xa8c17bfd, 0xd65f03c0};
 #else
 /* push %rbx; call *%rdx; pop %rbx; ret */
-static const unsigned char loose_code[] = { 0x53, 0xff, 0xd2, 0x5b, 0xc3 };
+static const unsigned char loose_code[] = {0x53, 0xff, 0xd2, 0x5b, 0xc3};
 #endif
 
 static void case_no_object(void)
@@ -258,7 +258,8 @@ static void case_runpath(void)
 	void *inner = ask_open("libinner.so", RTLD_NOW);
 
 	show("through the library's RUNPATH", inner ? dlsym(inner, "inner_value") : NULL);
-	printf("$ORIGIN: %s\n", inner && ask_open("$ORIGIN/sub/libinner.so", RTLD_NOW) == inner ? "same" : "differs");
+	printf("$ORIGIN: %s\n",
+		   inner && ask_open("$ORIGIN/sub/libinner.so", RTLD_NOW) == inner ? "same" : "differs");
 	show("not the program's", dlopen("libinner2.so", RTLD_NOW));
 }
 
@@ -273,7 +274,7 @@ static void case_dlmopen(void)
 
 static void case_reload(const char *first, const char *second)
 {
-	const char *const files[] = { first, second, first };
+	const char *const files[] = {first, second, first};
 
 	for (int i = 0; i < 3; i++) {
 		void *handle = open_library(files[i], RTLD_NOW | RTLD_LOCAL);
@@ -317,12 +318,22 @@ int main(int argc, char **argv)
 		const char *name;
 		void (*run)(void);
 	} cases[] = {
-		{ "handle", case_handle }, { "left_alone", case_left_alone }, { "no_driver", case_no_driver },
-		{ "no_driver_library", case_no_driver_library }, { "global", case_global }, { "local", case_local },
-		{ "user", case_user }, { "user_next", case_user_next }, { "interposer", case_interposer },
-		{ "next_threads", case_next_threads }, { "no_object", case_no_object }, { "versions", case_versions },
-		{ "errors", case_errors }, { "deepbind", case_deepbind }, { "runpath", case_runpath },
-		{ "dlmopen", case_dlmopen },
+		{"handle", case_handle},
+		{"left_alone", case_left_alone},
+		{"no_driver", case_no_driver},
+		{"no_driver_library", case_no_driver_library},
+		{"global", case_global},
+		{"local", case_local},
+		{"user", case_user},
+		{"user_next", case_user_next},
+		{"interposer", case_interposer},
+		{"next_threads", case_next_threads},
+		{"no_object", case_no_object},
+		{"versions", case_versions},
+		{"errors", case_errors},
+		{"deepbind", case_deepbind},
+		{"runpath", case_runpath},
+		{"dlmopen", case_dlmopen},
 	};
 
 	if (argc == 4 && strcmp(argv[1], "reload") == 0)

@@ -81,7 +81,7 @@ static void *others(void *arg)
 
 int main(int argc, char **argv)
 {
-	static void *(*const work[])(void *) = { lookups, lookups, second_driver, nccl, nccl, others };
+	static void *(*const work[])(void *) = {lookups, lookups, second_driver, nccl, nccl, others};
 	enum { THREADS = sizeof(work) / sizeof(work[0]) };
 	pthread_t threads[THREADS];
 
