@@ -26,11 +26,11 @@ uint64_t sim_calls_total(void);
 uint64_t sim_calls_in_child(void);
 
 /* Things that exist now, in all contexts. */
-uint64_t sim_live_allocs(void);  /* device, managed and VMM allocations; not host memory */
+uint64_t sim_live_allocs(void); /* device, managed and VMM allocations; not host memory */
 uint64_t sim_live_events(void);
 uint64_t sim_live_streams(void); /* made by the program; default streams are not counted */
 uint64_t sim_host_registrations(void);
-uint64_t sim_host_allocs(void);  /* cuMemHostAlloc and cuMemAllocHost blocks */
+uint64_t sim_host_allocs(void); /* cuMemHostAlloc and cuMemAllocHost blocks */
 
 /* Mistakes seen: use after free, DMA to memory that is not there, destroyed handles. */
 uint64_t sim_errors(void);

@@ -128,17 +128,50 @@ static bool breaks(call_fn *call, CUstreamCaptureMode mode)
 }
 
 static CUdeviceptr made;
-static CUresult alloc(void) { return cuMemAlloc_v2(&made, 64); }
-static CUresult query_event(void) { return cuEventQuery(old_event); }
-static CUresult wait_event(void) { return cuEventSynchronize(old_event); }
-static CUresult query_other(void) { return cuStreamQuery(second); }
-static CUresult wait_other(void) { return cuStreamSynchronize(second); }
-static CUresult host_register(void) { return cuMemHostRegister_v2(page, 4096, 0); }
-static CUresult wait_context(void) { return cuCtxSynchronize(); }
-static CUresult record_context(void) { return cuCtxRecordEvent(st_ctx, old_event); }
-static CUresult wait_captured(void) { return cuStreamSynchronize(stream); }
-static CUresult sync_copy(void) { return cuMemcpyHtoD_v2(dev, page, 4096); }
-static CUresult other_copy(void) { return cuMemcpyHtoDAsync_v2(dev, page, 4 << 20, second); }
+static CUresult alloc(void)
+{
+	return cuMemAlloc_v2(&made, 64);
+}
+static CUresult query_event(void)
+{
+	return cuEventQuery(old_event);
+}
+static CUresult wait_event(void)
+{
+	return cuEventSynchronize(old_event);
+}
+static CUresult query_other(void)
+{
+	return cuStreamQuery(second);
+}
+static CUresult wait_other(void)
+{
+	return cuStreamSynchronize(second);
+}
+static CUresult host_register(void)
+{
+	return cuMemHostRegister_v2(page, 4096, 0);
+}
+static CUresult wait_context(void)
+{
+	return cuCtxSynchronize();
+}
+static CUresult record_context(void)
+{
+	return cuCtxRecordEvent(st_ctx, old_event);
+}
+static CUresult wait_captured(void)
+{
+	return cuStreamSynchronize(stream);
+}
+static CUresult sync_copy(void)
+{
+	return cuMemcpyHtoD_v2(dev, page, 4096);
+}
+static CUresult other_copy(void)
+{
+	return cuMemcpyHtoDAsync_v2(dev, page, 4 << 20, second);
+}
 static CUresult make_event(void)
 {
 	CUevent e;
@@ -242,7 +275,8 @@ static void mistakes(void **state)
 	CUgraph graph = NULL;
 	CUevent e = st_event();
 	fails(cuStreamEndCapture(stream, &graph), CUDA_ERROR_ILLEGAL_STATE);
-	fails(cuStreamBeginCapture_v2(NULL, CU_STREAM_CAPTURE_MODE_RELAXED), CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
+	fails(cuStreamBeginCapture_v2(NULL, CU_STREAM_CAPTURE_MODE_RELAXED),
+		  CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
 	ok(cuStreamBeginCapture_v2(stream, CU_STREAM_CAPTURE_MODE_RELAXED));
 	fails(cuStreamBeginCapture_v2(stream, CU_STREAM_CAPTURE_MODE_RELAXED), CUDA_ERROR_ILLEGAL_STATE);
 	ok(cuEventRecord(e, stream));

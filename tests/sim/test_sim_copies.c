@@ -24,7 +24,8 @@ static int setup(void **state)
 static int teardown(void **state)
 {
 	free(page);
-	return cuStreamDestroy_v2(stream) || cuMemFreeHost(pinned) || cuMemFree_v2(dev) ? -1 : simtest_teardown(state);
+	return cuStreamDestroy_v2(stream) || cuMemFreeHost(pinned) || cuMemFree_v2(dev) ? -1
+																					: simtest_teardown(state);
 }
 
 struct copy {
@@ -109,7 +110,10 @@ static void pinned_source_is_read_when_the_stream_gets_there(void **state)
 	st_gate_free(&gate);
 }
 
-static void CUDA_CB overwrite(void *arg) { memset(arg, 7, 8 * MIB); }
+static void CUDA_CB overwrite(void *arg)
+{
+	memset(arg, 7, 8 * MIB);
+}
 
 /* Of a larger copy the first 2 MiB are read at once, the rest after the earlier work. */
 static void large_pageable_source_is_read_in_two_parts(void **state)
@@ -149,6 +153,7 @@ static void all_kinds_move_the_same_bytes(void **state)
 		assert_memory_equal(back, page, n);
 		memset(back, 0, n);
 		ok(cuMemsetD8_v2(dev, 0, n));
+		ok(cuCtxSynchronize()); /* the other stream does not order with this */
 		ok(cuMemcpyAsync(dev, (CUdeviceptr)page, n, stream));
 		ok(cuMemcpyDtoDAsync_v2(other, dev, n, stream));
 		ok(cuMemcpyAsync((CUdeviceptr)back, other, n, stream));
@@ -169,8 +174,16 @@ static void boxes(void **state)
 	for (unsigned i = 0; i < 4096; i++)
 		page[i] = (unsigned char)(i * 7);
 	CUDA_MEMCPY2D in = {
-		.srcMemoryType = CU_MEMORYTYPE_HOST, .srcHost = page, .srcPitch = 64, .srcXInBytes = 3, .srcY = 2,
-		.dstMemoryType = CU_MEMORYTYPE_DEVICE, .dstDevice = dev, .dstPitch = 512, .WidthInBytes = 17, .Height = 9,
+		.srcMemoryType = CU_MEMORYTYPE_HOST,
+		.srcHost = page,
+		.srcPitch = 64,
+		.srcXInBytes = 3,
+		.srcY = 2,
+		.dstMemoryType = CU_MEMORYTYPE_DEVICE,
+		.dstDevice = dev,
+		.dstPitch = 512,
+		.WidthInBytes = 17,
+		.Height = 9,
 	};
 	ok(cuMemcpy2D_v2(&in));
 	unsigned char row[17];
@@ -179,9 +192,17 @@ static void boxes(void **state)
 		assert_memory_equal(row, page + (y + 2) * 64 + 3, sizeof row);
 	}
 	CUDA_MEMCPY3D out = {
-		.srcMemoryType = CU_MEMORYTYPE_DEVICE, .srcDevice = dev, .srcPitch = 512, .srcHeight = 3,
-		.dstMemoryType = CU_MEMORYTYPE_HOST, .dstHost = page + 8192, .dstPitch = 32, .dstHeight = 4,
-		.WidthInBytes = 17, .Height = 3, .Depth = 3,
+		.srcMemoryType = CU_MEMORYTYPE_DEVICE,
+		.srcDevice = dev,
+		.srcPitch = 512,
+		.srcHeight = 3,
+		.dstMemoryType = CU_MEMORYTYPE_HOST,
+		.dstHost = page + 8192,
+		.dstPitch = 32,
+		.dstHeight = 4,
+		.WidthInBytes = 17,
+		.Height = 3,
+		.Depth = 3,
 	};
 	ok(cuMemcpy3DAsync_v2(&out, stream));
 	ok(cuStreamSynchronize(stream));

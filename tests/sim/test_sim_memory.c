@@ -136,10 +136,22 @@ static void attributes_of_an_unknown_address(void **state)
 }
 
 /* cuMemFree, cuMemFreeHost and cuMemHostUnregister wait for the device; cuMemAlloc does not. */
-static CUresult free_call(void *p) { return cuMemFree_v2((CUdeviceptr)p); }
-static CUresult free_host_call(void *p) { return cuMemFreeHost(p); }
-static CUresult unregister_call(void *p) { return cuMemHostUnregister(p); }
-static CUresult alloc_call(void *p) { return cuMemAlloc_v2(p, 4096); }
+static CUresult free_call(void *p)
+{
+	return cuMemFree_v2((CUdeviceptr)p);
+}
+static CUresult free_host_call(void *p)
+{
+	return cuMemFreeHost(p);
+}
+static CUresult unregister_call(void *p)
+{
+	return cuMemHostUnregister(p);
+}
+static CUresult alloc_call(void *p)
+{
+	return cuMemAlloc_v2(p, 4096);
+}
 
 static bool waits(CUresult (*call)(void *), void *arg)
 {
@@ -210,7 +222,7 @@ static void virtual_memory(void **state)
 	ok(cuMemCreate(&handle, unit, &prop, 0));
 	ok(cuMemMap(va, unit, 0, handle, 0));
 	fails(cuMemsetD8_v2(va, 0, 64), CUDA_ERROR_INVALID_VALUE); /* no access yet */
-	ok(cuMemMap(va + unit, unit, 0, handle, 0)); /* one handle at two addresses */
+	ok(cuMemMap(va + unit, unit, 0, handle, 0));               /* one handle at two addresses */
 	ok(cuMemRelease(handle));
 	ok(cuMemSetAccess(va, 2 * unit, &access, 1));
 	ok(cuMemsetD8_v2(va, 5, unit));

@@ -54,8 +54,14 @@ static void legacy_stream_orders_with_blocking_streams(void **state)
 	assert_false(follows(CU_STREAM_PER_THREAD, blocking));
 }
 
-static CUresult sync_stream(void *s) { return cuStreamSynchronize(s); }
-static CUresult sync_thread_stream(void *s) { return cuStreamSynchronize_ptsz(s); }
+static CUresult sync_stream(void *s)
+{
+	return cuStreamSynchronize(s);
+}
+static CUresult sync_thread_stream(void *s)
+{
+	return cuStreamSynchronize_ptsz(s);
+}
 
 static bool wait_covers(CUstream busy, CUstream waited, CUresult (*call)(void *))
 {

@@ -34,8 +34,8 @@ int simtest_setup(void **state)
 		const char *name;
 		CUfunction *f;
 	} kernels[] = {
-		{"fill32", &st_fill32},		{"add32", &st_add32}, {"spin_flag", &st_spin_flag},
-		{"spin_us", &st_spin_us}, {"copy", &st_copy},	{"checksum64", &st_checksum64},
+		{"fill32", &st_fill32},   {"add32", &st_add32}, {"spin_flag", &st_spin_flag},
+		{"spin_us", &st_spin_us}, {"copy", &st_copy},   {"checksum64", &st_checksum64},
 	};
 	for (size_t i = 0; i < sizeof kernels / sizeof kernels[0]; i++)
 		if (cuModuleGetFunction(kernels[i].f, module, kernels[i].name))
@@ -88,7 +88,10 @@ unsigned st_byte(CUdeviceptr at)
 	return byte;
 }
 
-void st_launch(CUfunction f, CUstream s, void **args) { ok(cuLaunchKernel(f, 1, 1, 1, 32, 1, 1, 0, s, args, NULL)); }
+void st_launch(CUfunction f, CUstream s, void **args)
+{
+	ok(cuLaunchKernel(f, 1, 1, 1, 32, 1, 1, 0, s, args, NULL));
+}
 
 void st_fill(CUdeviceptr p, size_t words, uint32_t value, CUstream s)
 {
@@ -112,10 +115,16 @@ void st_gate_close(struct st_gate *g, CUstream s)
 	ok(cuLaunchKernel(st_spin_flag, 1, 1, 1, 1, 1, 1, 0, s, args, NULL));
 }
 
-void st_gate_open(struct st_gate *g) { __atomic_store_n(g->flag, 1, __ATOMIC_SEQ_CST); }
+void st_gate_open(struct st_gate *g)
+{
+	__atomic_store_n(g->flag, 1, __ATOMIC_SEQ_CST);
+}
 
 /* Waits for the device, as cuMemFreeHost does: open the gate first. */
-void st_gate_free(struct st_gate *g) { ok(cuMemFreeHost((void *)g->flag)); }
+void st_gate_free(struct st_gate *g)
+{
+	ok(cuMemFreeHost((void *)g->flag));
+}
 
 static void *open_later(void *arg)
 {

@@ -286,10 +286,10 @@ static CUresult begin(bool per_thread, CUstream handle, CUstreamCaptureMode mode
 	sim_unlock();
 	return result;
 }
-SIM_TWIN(cuStreamBeginCapture, _ptsz, S_DEV, (CUstream s), begin, s, CU_STREAM_CAPTURE_MODE_GLOBAL, NULL, NULL, 0,
-		 false)
-SIM_TWIN(cuStreamBeginCapture_v2, _ptsz, S_DEV, (CUstream s, CUstreamCaptureMode mode), begin, s, mode, NULL, NULL,
-		 0, false)
+SIM_TWIN(cuStreamBeginCapture, _ptsz, S_DEV, (CUstream s), begin, s, CU_STREAM_CAPTURE_MODE_GLOBAL, NULL,
+		 NULL, 0, false)
+SIM_TWIN(cuStreamBeginCapture_v2, _ptsz, S_DEV, (CUstream s, CUstreamCaptureMode mode), begin, s, mode, NULL,
+		 NULL, 0, false)
 SIM_TWIN(cuStreamBeginCaptureToGraph, _ptsz, S_DEV,
 		 (CUstream s, CUgraph g, const CUgraphNode *deps, const CUgraphEdgeData *edges, size_t n,
 		  CUstreamCaptureMode mode),

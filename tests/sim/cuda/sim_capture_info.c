@@ -71,11 +71,13 @@ static CUresult info2(bool pt, CUstream s, CUstreamCaptureStatus *status, cuuint
 {
 	return info(pt, s, (struct answer){status, id, g, deps, edges, n});
 }
-SIM_TWIN(cuStreamIsCapturing, _ptsz, S_HOST, (CUstream s, CUstreamCaptureStatus *status), info1, s, status, NULL)
-SIM_TWIN(cuStreamGetCaptureInfo, _ptsz, S_DEV, (CUstream s, CUstreamCaptureStatus *status, cuuint64_t *id), info1, s,
-		 status, id)
+SIM_TWIN(cuStreamIsCapturing, _ptsz, S_HOST, (CUstream s, CUstreamCaptureStatus *status), info1, s, status,
+		 NULL)
+SIM_TWIN(cuStreamGetCaptureInfo, _ptsz, S_DEV, (CUstream s, CUstreamCaptureStatus *status, cuuint64_t *id),
+		 info1, s, status, id)
 SIM_TWIN(cuStreamGetCaptureInfo_v2, _ptsz, S_DEV,
-		 (CUstream s, CUstreamCaptureStatus *status, cuuint64_t *id, CUgraph *g, const CUgraphNode **deps, size_t *n),
+		 (CUstream s, CUstreamCaptureStatus *status, cuuint64_t *id, CUgraph *g, const CUgraphNode **deps,
+		  size_t *n),
 		 info2, s, status, id, g, deps, NULL, n)
 SIM_TWIN(cuStreamGetCaptureInfo_v3, _ptsz, S_DEV,
 		 (CUstream s, CUstreamCaptureStatus *status, cuuint64_t *id, CUgraph *g, const CUgraphNode **deps,
@@ -109,5 +111,5 @@ static CUresult update(bool per_thread, CUstream handle, CUgraphNode *deps, size
 SIM_TWIN(cuStreamUpdateCaptureDependencies, _ptsz, S_DEV,
 		 (CUstream s, CUgraphNode *deps, size_t n, unsigned flags), update, s, deps, n, flags)
 SIM_TWIN(cuStreamUpdateCaptureDependencies_v2, _ptsz, S_DEV,
-		 (CUstream s, CUgraphNode *deps, const CUgraphEdgeData *edges, size_t n, unsigned flags), update, s, deps,
-		 edges || n ? n : 0, flags)
+		 (CUstream s, CUgraphNode *deps, const CUgraphEdgeData *edges, size_t n, unsigned flags), update, s,
+		 deps, edges || n ? n : 0, flags)

@@ -107,12 +107,9 @@ static bool value_met(const struct sim_value *v, uint64_t now)
 	switch (v->flags & 3) {
 	case CU_STREAM_WAIT_VALUE_GEQ:
 		return v->wide ? (int64_t)(now - want) >= 0 : (int32_t)((uint32_t)now - (uint32_t)want) >= 0;
-	case CU_STREAM_WAIT_VALUE_EQ:
-		return now == want;
-	case CU_STREAM_WAIT_VALUE_AND:
-		return (now & want) != 0;
-	default:
-		return (v->wide ? ~(now | want) : (uint64_t)(uint32_t)~(now | want)) != 0;
+	case CU_STREAM_WAIT_VALUE_EQ: return now == want;
+	case CU_STREAM_WAIT_VALUE_AND: return (now & want) != 0;
+	default: return (v->wide ? ~(now | want) : (uint64_t)(uint32_t) ~(now | want)) != 0;
 	}
 }
 
@@ -159,28 +156,20 @@ CUresult sim_cmd_run(struct sim_ctx *ctx, struct sim_op *op)
 {
 	struct sim_cmd *cmd = op->cmd;
 	switch (cmd->kind) {
-	case CMD_NOP:
-		return CUDA_SUCCESS;
-	case CMD_COPY:
-		return run_copy(&cmd->copy);
-	case CMD_SET:
-		return run_set(&cmd->set);
-	case CMD_KERNEL:
-		return sim_kernel_run(ctx, &cmd->launch);
+	case CMD_NOP: return CUDA_SUCCESS;
+	case CMD_COPY: return run_copy(&cmd->copy);
+	case CMD_SET: return run_set(&cmd->set);
+	case CMD_KERNEL: return sim_kernel_run(ctx, &cmd->launch);
 	case CMD_HOST:
-	case CMD_CALLBACK:
-		return run_host(cmd);
-	case CMD_WAIT_VALUE:
-		return run_wait_value(ctx, &cmd->value);
+	case CMD_CALLBACK: return run_host(cmd);
+	case CMD_WAIT_VALUE: return run_wait_value(ctx, &cmd->value);
 	case CMD_WRITE_VALUE:
 		return sim_move(cmd->value.addr, (uintptr_t)&cmd->value.value, cmd->value.wide ? 8 : 4)
 				   ? CUDA_SUCCESS
 				   : CUDA_ERROR_ILLEGAL_ADDRESS;
-	case CMD_FREE:
-		return run_free(cmd->free);
+	case CMD_FREE: return run_free(cmd->free);
 	case CMD_RECORD_EVENT:
-	case CMD_WAIT_EVENT:
-		return run_event(cmd, op);
+	case CMD_WAIT_EVENT: return run_event(cmd, op);
 	}
 	return CUDA_ERROR_UNKNOWN;
 }

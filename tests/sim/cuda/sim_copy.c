@@ -96,8 +96,8 @@ static CUresult issue_pageable(struct sim_stream *s, const struct sim_copy *box,
 	return submit_staged(s, rest, op);
 }
 
-CUresult sim_copy_issue(struct sim_stream *s, const struct sim_copy *box, enum sim_side src, enum sim_side dst,
-						bool sync)
+CUresult sim_copy_issue(struct sim_stream *s, const struct sim_copy *box, enum sim_side src,
+						enum sim_side dst, bool sync)
 {
 	struct sim_copy c = *box;
 	struct sim_op *op = NULL;
@@ -117,7 +117,8 @@ CUresult sim_copy_issue(struct sim_stream *s, const struct sim_copy *box, enum s
 		result = submit_box(s, &c, &op);
 	/* Synchronous calls between device memory do not wait on the host. */
 	bool device_only = src == SIDE_DEVICE && dst == SIDE_DEVICE;
-	bool host_only = sim_side_host(src) && sim_side_host(dst) && (src == SIDE_PAGEABLE || dst == SIDE_PAGEABLE);
+	bool host_only =
+		sim_side_host(src) && sim_side_host(dst) && (src == SIDE_PAGEABLE || dst == SIDE_PAGEABLE);
 	if (result == CUDA_SUCCESS && (dst == SIDE_PAGEABLE || host_only || (sync && !device_only))) {
 		sim_op_wait(op);
 		result = __atomic_load_n(&ctx->sticky, __ATOMIC_ACQUIRE);
@@ -141,7 +142,8 @@ static bool direction_allows(enum direction dir, enum sim_side src, enum sim_sid
 	return dst != SIDE_PAGEABLE || (dir != H2D && dir != D2D);
 }
 
-static CUresult linear(struct sim_stream *s, enum direction dir, uintptr_t dst, uintptr_t src, size_t n, bool sync)
+static CUresult linear(struct sim_stream *s, enum direction dir, uintptr_t dst, uintptr_t src, size_t n,
+					   bool sync)
 {
 	if (!n)
 		return CUDA_SUCCESS;
@@ -152,8 +154,8 @@ static CUresult linear(struct sim_stream *s, enum direction dir, uintptr_t dst, 
 	return sim_copy_issue(s, &box, from, to, sync);
 }
 
-static CUresult copy(bool per_thread, enum direction dir, uintptr_t dst, uintptr_t src, size_t n, CUstream stream,
-					 bool sync)
+static CUresult copy(bool per_thread, enum direction dir, uintptr_t dst, uintptr_t src, size_t n,
+					 CUstream stream, bool sync)
 {
 	struct sim_stream *s;
 	sim_lock();
@@ -166,29 +168,31 @@ static CUresult copy(bool per_thread, enum direction dir, uintptr_t dst, uintptr
 
 #define SYNC S_CTX /* not prohibited by a capture elsewhere: only by the legacy stream's rules */
 
-SIM_TWIN(cuMemcpyHtoD_v2, _ptds, SYNC, (CUdeviceptr d, const void *s, size_t n), copy, H2D, d, (uintptr_t)s, n, NULL,
+SIM_TWIN(cuMemcpyHtoD_v2, _ptds, SYNC, (CUdeviceptr d, const void *s, size_t n), copy, H2D, d, (uintptr_t)s,
+		 n, NULL, true)
+SIM_TWIN(cuMemcpyDtoH_v2, _ptds, SYNC, (void *d, CUdeviceptr s, size_t n), copy, D2H, (uintptr_t)d, s, n,
+		 NULL, true)
+SIM_TWIN(cuMemcpyDtoD_v2, _ptds, SYNC, (CUdeviceptr d, CUdeviceptr s, size_t n), copy, D2D, d, s, n, NULL,
 		 true)
-SIM_TWIN(cuMemcpyDtoH_v2, _ptds, SYNC, (void *d, CUdeviceptr s, size_t n), copy, D2H, (uintptr_t)d, s, n, NULL, true)
-SIM_TWIN(cuMemcpyDtoD_v2, _ptds, SYNC, (CUdeviceptr d, CUdeviceptr s, size_t n), copy, D2D, d, s, n, NULL, true)
 SIM_TWIN(cuMemcpy, _ptds, SYNC, (CUdeviceptr d, CUdeviceptr s, size_t n), copy, ANY, d, s, n, NULL, true)
-SIM_TWIN(cuMemcpyHtoDAsync_v2, _ptsz, S_DEV, (CUdeviceptr d, const void *s, size_t n, CUstream st), copy, H2D, d,
-		 (uintptr_t)s, n, st, false)
-SIM_TWIN(cuMemcpyDtoHAsync_v2, _ptsz, S_DEV, (void *d, CUdeviceptr s, size_t n, CUstream st), copy, D2H, (uintptr_t)d,
-		 s, n, st, false)
-SIM_TWIN(cuMemcpyDtoDAsync_v2, _ptsz, S_DEV, (CUdeviceptr d, CUdeviceptr s, size_t n, CUstream st), copy, D2D, d, s, n,
-		 st, false)
-SIM_TWIN(cuMemcpyAsync, _ptsz, S_DEV, (CUdeviceptr d, CUdeviceptr s, size_t n, CUstream st), copy, ANY, d, s, n, st,
-		 false)
+SIM_TWIN(cuMemcpyHtoDAsync_v2, _ptsz, S_DEV, (CUdeviceptr d, const void *s, size_t n, CUstream st), copy, H2D,
+		 d, (uintptr_t)s, n, st, false)
+SIM_TWIN(cuMemcpyDtoHAsync_v2, _ptsz, S_DEV, (void *d, CUdeviceptr s, size_t n, CUstream st), copy, D2H,
+		 (uintptr_t)d, s, n, st, false)
+SIM_TWIN(cuMemcpyDtoDAsync_v2, _ptsz, S_DEV, (CUdeviceptr d, CUdeviceptr s, size_t n, CUstream st), copy, D2D,
+		 d, s, n, st, false)
+SIM_TWIN(cuMemcpyAsync, _ptsz, S_DEV, (CUdeviceptr d, CUdeviceptr s, size_t n, CUstream st), copy, ANY, d, s,
+		 n, st, false)
 
-static CUresult peer(bool per_thread, CUdeviceptr d, CUcontext dc, CUdeviceptr s, CUcontext sc, size_t n, CUstream st,
-					 bool sync)
+static CUresult peer(bool per_thread, CUdeviceptr d, CUcontext dc, CUdeviceptr s, CUcontext sc, size_t n,
+					 CUstream st, bool sync)
 {
 	if (!sim_ctx_valid((struct sim_ctx *)dc) || !sim_ctx_valid((struct sim_ctx *)sc))
 		return CUDA_ERROR_INVALID_CONTEXT;
 	return copy(per_thread, D2D, d, s, n, st, sync);
 }
-SIM_TWIN(cuMemcpyPeer, _ptds, SYNC, (CUdeviceptr d, CUcontext dc, CUdeviceptr s, CUcontext sc, size_t n), peer, d, dc,
-		 s, sc, n, NULL, true)
+SIM_TWIN(cuMemcpyPeer, _ptds, SYNC, (CUdeviceptr d, CUcontext dc, CUdeviceptr s, CUcontext sc, size_t n),
+		 peer, d, dc, s, sc, n, NULL, true)
 SIM_TWIN(cuMemcpyPeerAsync, _ptsz, S_DEV,
-		 (CUdeviceptr d, CUcontext dc, CUdeviceptr s, CUcontext sc, size_t n, CUstream st), peer, d, dc, s, sc, n, st,
-		 false)
+		 (CUdeviceptr d, CUcontext dc, CUdeviceptr s, CUcontext sc, size_t n, CUstream st), peer, d, dc, s,
+		 sc, n, st, false)

@@ -23,8 +23,8 @@ static inline bool sim_side_host(enum sim_side s)
  * the call may return. `sync`: the synchronous calls' rules. Lock held (dropped while
  * waiting).
  */
-CUresult sim_copy_issue(struct sim_stream *s, const struct sim_copy *box, enum sim_side src, enum sim_side dst,
-						bool sync);
+CUresult sim_copy_issue(struct sim_stream *s, const struct sim_copy *box, enum sim_side src,
+						enum sim_side dst, bool sync);
 
 #pragma GCC visibility pop
 #endif

@@ -10,8 +10,8 @@ struct side {
 	size_t x, y, z, pitch, rows;
 };
 
-static struct side side_of(CUmemorytype type, const void *host, CUdeviceptr device, size_t x, size_t y, size_t z,
-						   size_t pitch, size_t rows)
+static struct side side_of(CUmemorytype type, const void *host, CUdeviceptr device, size_t x, size_t y,
+						   size_t z, size_t pitch, size_t rows)
 {
 	uintptr_t base = type == CU_MEMORYTYPE_HOST ? (uintptr_t)host : (uintptr_t)device;
 	return (struct side){type, base, x, y, z, pitch, rows};
@@ -35,8 +35,8 @@ static bool resolve(struct side *s, size_t width, size_t height, size_t depth, e
 	return s->type != CU_MEMORYTYPE_DEVICE || *kind != SIDE_PAGEABLE;
 }
 
-static CUresult box_copy(bool per_thread, struct side dst, struct side src, size_t width, size_t height, size_t depth,
-						 CUstream stream, bool sync)
+static CUresult box_copy(bool per_thread, struct side dst, struct side src, size_t width, size_t height,
+						 size_t depth, CUstream stream, bool sync)
 {
 	if (!width || !height || !depth)
 		return CUDA_SUCCESS;
@@ -44,14 +44,20 @@ static CUresult box_copy(bool per_thread, struct side dst, struct side src, size
 	enum sim_side from, to;
 	sim_lock();
 	CUresult result = sim_stream_get(stream, per_thread, &s);
-	if (result == CUDA_SUCCESS && (!resolve(&src, width, height, depth, &from) ||
-								   !resolve(&dst, width, height, depth, &to)))
+	if (result == CUDA_SUCCESS &&
+		(!resolve(&src, width, height, depth, &from) || !resolve(&dst, width, height, depth, &to)))
 		result = CUDA_ERROR_INVALID_VALUE;
 	if (result == CUDA_SUCCESS) {
 		struct sim_copy box = {
-			.dst = dst.base, .src = src.base, .width = width, .height = height, .depth = depth,
-			.dst_pitch = dst.pitch, .src_pitch = src.pitch,
-			.dst_slice = dst.pitch * dst.rows, .src_slice = src.pitch * src.rows,
+			.dst = dst.base,
+			.src = src.base,
+			.width = width,
+			.height = height,
+			.depth = depth,
+			.dst_pitch = dst.pitch,
+			.src_pitch = src.pitch,
+			.dst_slice = dst.pitch * dst.rows,
+			.src_slice = src.pitch * src.rows,
 		};
 		result = sim_copy_issue(s, &box, from, to, sync);
 	}
@@ -63,10 +69,11 @@ static CUresult copy2d(bool per_thread, const CUDA_MEMCPY2D *c, CUstream stream,
 {
 	if (!c)
 		return CUDA_ERROR_INVALID_VALUE;
-	return box_copy(per_thread,
-					side_of(c->dstMemoryType, c->dstHost, c->dstDevice, c->dstXInBytes, c->dstY, 0, c->dstPitch, 0),
-					side_of(c->srcMemoryType, c->srcHost, c->srcDevice, c->srcXInBytes, c->srcY, 0, c->srcPitch, 0),
-					c->WidthInBytes, c->Height, 1, stream, sync);
+	return box_copy(
+		per_thread,
+		side_of(c->dstMemoryType, c->dstHost, c->dstDevice, c->dstXInBytes, c->dstY, 0, c->dstPitch, 0),
+		side_of(c->srcMemoryType, c->srcHost, c->srcDevice, c->srcXInBytes, c->srcY, 0, c->srcPitch, 0),
+		c->WidthInBytes, c->Height, 1, stream, sync);
 }
 
 static CUresult copy3d(bool per_thread, const CUDA_MEMCPY3D *c, CUstream stream, bool sync)
@@ -100,7 +107,8 @@ SIM_TWIN(cuMemcpy2DAsync_v2, _ptsz, S_DEV, (const CUDA_MEMCPY2D *c, CUstream s),
 SIM_TWIN(cuMemcpy3D_v2, _ptds, SYNC, (const CUDA_MEMCPY3D *c), copy3d, c, NULL, true)
 SIM_TWIN(cuMemcpy3DAsync_v2, _ptsz, S_DEV, (const CUDA_MEMCPY3D *c, CUstream s), copy3d, c, s, false)
 SIM_TWIN(cuMemcpy3DPeer, _ptds, SYNC, (const CUDA_MEMCPY3D_PEER *c), copy3d_peer, c, NULL, true)
-SIM_TWIN(cuMemcpy3DPeerAsync, _ptsz, S_DEV, (const CUDA_MEMCPY3D_PEER *c, CUstream s), copy3d_peer, c, s, false)
+SIM_TWIN(cuMemcpy3DPeerAsync, _ptsz, S_DEV, (const CUDA_MEMCPY3D_PEER *c, CUstream s), copy3d_peer, c, s,
+		 false)
 
 /* ---- batches: each copy by itself, in order ---- */
 
@@ -119,7 +127,7 @@ static CUresult batch(bool per_thread, CUdeviceptr *dsts, CUdeviceptr *srcs, siz
 		enum sim_side from = sim_side_of(srcs[i], sizes[i]), to = sim_side_of(dsts[i], sizes[i]);
 		struct sim_copy box = {.dst = dsts[i], .src = srcs[i], .width = sizes[i], .height = 1, .depth = 1};
 		result = !sizes[i] || from == SIDE_BAD || to == SIDE_BAD ? CUDA_ERROR_INVALID_VALUE
-																  : sim_copy_issue(s, &box, from, to, false);
+																 : sim_copy_issue(s, &box, from, to, false);
 		if (result != CUDA_SUCCESS && fail)
 			*fail = i;
 	}
@@ -128,10 +136,10 @@ static CUresult batch(bool per_thread, CUdeviceptr *dsts, CUdeviceptr *srcs, siz
 }
 
 SIM_TWIN(cuMemcpyBatchAsync_v2, _ptsz, S_DEV,
-		 (CUdeviceptr *d, CUdeviceptr *s, size_t *n, size_t count, CUmemcpyAttributes *attrs, size_t *index,
+		 (CUdeviceptr * d, CUdeviceptr *s, size_t *n, size_t count, CUmemcpyAttributes *attrs, size_t *index,
 		  size_t attributes, CUstream st),
-		 batch, d, s, n, count, attrs && index ? attributes : 0, NULL, st)
+		 batch, d, s, n, count, attrs &&index ? attributes : 0, NULL, st)
 SIM_TWIN(cuMemcpyBatchAsync, _ptsz, S_DEV,
-		 (CUdeviceptr *d, CUdeviceptr *s, size_t *n, size_t count, CUmemcpyAttributes *attrs, size_t *index,
+		 (CUdeviceptr * d, CUdeviceptr *s, size_t *n, size_t count, CUmemcpyAttributes *attrs, size_t *index,
 		  size_t attributes, size_t *fail, CUstream st),
-		 batch, d, s, n, count, attrs && index ? attributes : 0, fail, st)
+		 batch, d, s, n, count, attrs &&index ? attributes : 0, fail, st)

@@ -14,7 +14,10 @@ uint64_t sim_thread_id(void)
 	return sim_thread.id;
 }
 
-bool sim_ctx_valid(const struct sim_ctx *ctx) { return ctx && ctx->magic == SIM_MAGIC_CTX; }
+bool sim_ctx_valid(const struct sim_ctx *ctx)
+{
+	return ctx && ctx->magic == SIM_MAGIC_CTX;
+}
 
 void sim_ctx_stick(struct sim_ctx *ctx, CUresult code)
 {
@@ -118,8 +121,8 @@ static CUresult pop(CUcontext *handle)
 }
 SIM_FN(cuCtxPushCurrent, S_DEV, (CUcontext ctx), push(ctx))
 SIM_FN(cuCtxPushCurrent_v2, S_DEV, (CUcontext ctx), push(ctx))
-SIM_FN(cuCtxPopCurrent, S_DEV, (CUcontext *ctx), pop(ctx))
-SIM_FN(cuCtxPopCurrent_v2, S_DEV, (CUcontext *ctx), pop(ctx))
+SIM_FN(cuCtxPopCurrent, S_DEV, (CUcontext * ctx), pop(ctx))
+SIM_FN(cuCtxPopCurrent_v2, S_DEV, (CUcontext * ctx), pop(ctx))
 
 /* A destroyed context can still be made current; calls then say that it is destroyed. */
 static bool is_dead(const struct sim_ctx *ctx)
@@ -187,8 +190,8 @@ static CUresult create(CUcontext *out, unsigned flags, CUdevice dev)
 	*out = result == CUDA_SUCCESS ? (CUcontext)ctx : NULL;
 	return result;
 }
-SIM_FN(cuCtxCreate, S_DEV, (CUcontext *out, unsigned flags, CUdevice dev), create(out, flags, dev))
-SIM_FN(cuCtxCreate_v2, S_DEV, (CUcontext *out, unsigned flags, CUdevice dev), create(out, flags, dev))
+SIM_FN(cuCtxCreate, S_DEV, (CUcontext * out, unsigned flags, CUdevice dev), create(out, flags, dev))
+SIM_FN(cuCtxCreate_v2, S_DEV, (CUcontext * out, unsigned flags, CUdevice dev), create(out, flags, dev))
 
 CUresult cuCtxCreate_v3(CUcontext *out, CUexecAffinityParam *params, int count, unsigned flags, CUdevice dev)
 {
@@ -226,7 +229,7 @@ CUresult cuCtxSynchronize(void)
 	sim_lock();
 	/* Refused whatever the thread's mode, when a stream of this context captures. */
 	CUresult result = sim_capture_in_ctx(sim_current()) ? CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED
-														 : sim_ctx_drain(sim_current());
+														: sim_ctx_drain(sim_current());
 	sim_unlock();
 	return result;
 }

@@ -16,8 +16,8 @@
  * interceptors would set up shadow memory for all of it. */
 static bool device_reserve(struct sim_device *dev)
 {
-	long at = syscall(SYS_mmap, NULL, VA_PER_DEVICE, PROT_NONE,
-					  MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0L);
+	long at = syscall(SYS_mmap, NULL, VA_PER_DEVICE, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE,
+					  -1, 0L);
 	if (at == -1)
 		return false;
 	dev->va_base = ((uintptr_t)at + SIM_GRANULARITY - 1) & ~(uintptr_t)(SIM_GRANULARITY - 1);
@@ -106,8 +106,8 @@ static CUresult device_uuid(CUuuid *uuid, CUdevice dev)
 	uuid->bytes[15] = (char)dev;
 	return CUDA_SUCCESS;
 }
-SIM_FN(cuDeviceGetUuid, S_DEV, (CUuuid *uuid, CUdevice dev), device_uuid(uuid, dev))
-SIM_FN(cuDeviceGetUuid_v2, S_DEV, (CUuuid *uuid, CUdevice dev), device_uuid(uuid, dev))
+SIM_FN(cuDeviceGetUuid, S_DEV, (CUuuid * uuid, CUdevice dev), device_uuid(uuid, dev))
+SIM_FN(cuDeviceGetUuid_v2, S_DEV, (CUuuid * uuid, CUdevice dev), device_uuid(uuid, dev))
 
 CUresult cuDeviceTotalMem_v2(size_t *bytes, CUdevice dev)
 {

@@ -31,7 +31,7 @@ static struct {
 	int nth; /* calls until it fires, or one of the two below */
 	int code;
 } fails[FAIL_MAX];
-static int fail_count;  /* atomic; the table is guarded by fail_lock */
+static int fail_count; /* atomic; the table is guarded by fail_lock */
 static pthread_mutex_t fail_lock = PTHREAD_MUTEX_INITIALIZER;
 
 void sim_complain(const char *fmt, ...)
@@ -96,10 +96,8 @@ static bool fatal(CUresult code)
 	case CUDA_ERROR_MISALIGNED_ADDRESS:
 	case CUDA_ERROR_INVALID_ADDRESS_SPACE:
 	case CUDA_ERROR_INVALID_PC:
-	case CUDA_ERROR_LAUNCH_FAILED:
-		return true;
-	default:
-		return false;
+	case CUDA_ERROR_LAUNCH_FAILED: return true;
+	default: return false;
 	}
 }
 
@@ -231,9 +229,27 @@ static uint64_t locked(const uint64_t *counter)
 	return value;
 }
 
-uint64_t sim_live_allocs(void) { return locked(&sim.allocs); }
-uint64_t sim_live_events(void) { return locked(&sim.events); }
-uint64_t sim_live_streams(void) { return locked(&sim.streams); }
-uint64_t sim_host_registrations(void) { return locked(&sim.registrations); }
-uint64_t sim_host_allocs(void) { return locked(&sim.host_allocs); }
-uint64_t sim_errors(void) { return __atomic_load_n(&sim.errors, __ATOMIC_RELAXED); }
+uint64_t sim_live_allocs(void)
+{
+	return locked(&sim.allocs);
+}
+uint64_t sim_live_events(void)
+{
+	return locked(&sim.events);
+}
+uint64_t sim_live_streams(void)
+{
+	return locked(&sim.streams);
+}
+uint64_t sim_host_registrations(void)
+{
+	return locked(&sim.registrations);
+}
+uint64_t sim_host_allocs(void)
+{
+	return locked(&sim.host_allocs);
+}
+uint64_t sim_errors(void)
+{
+	return __atomic_load_n(&sim.errors, __ATOMIC_RELAXED);
+}

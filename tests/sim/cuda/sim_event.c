@@ -228,7 +228,8 @@ static CUresult elapsed(float *ms, CUevent start, CUevent end)
 	CUresult result = sim_event_get(start, &a);
 	if (result == CUDA_SUCCESS)
 		result = sim_event_get(end, &b);
-	if (result == CUDA_SUCCESS && (!a->record || !b->record || (a->flags | b->flags) & CU_EVENT_DISABLE_TIMING))
+	if (result == CUDA_SUCCESS &&
+		(!a->record || !b->record || (a->flags | b->flags) & CU_EVENT_DISABLE_TIMING))
 		result = CUDA_ERROR_INVALID_HANDLE;
 	if (result == CUDA_SUCCESS && (!a->record->done || !b->record->done))
 		result = CUDA_ERROR_NOT_READY;

@@ -37,7 +37,8 @@ void sim_graph_free(struct sim_graph *g)
 	free(g);
 }
 
-struct sim_node *sim_graph_add(struct sim_graph *g, struct sim_cmd *cmd, struct sim_node *const *deps, int count)
+struct sim_node *sim_graph_add(struct sim_graph *g, struct sim_cmd *cmd, struct sim_node *const *deps,
+							   int count)
 {
 	struct sim_node *n = calloc(1, sizeof *n);
 	struct sim_node **copy = calloc((size_t)count + 1, sizeof *copy);
@@ -57,8 +58,14 @@ struct sim_node *sim_graph_add(struct sim_graph *g, struct sim_cmd *cmd, struct 
 	return n;
 }
 
-static bool is_graph(const struct sim_graph *g) { return g && g->magic == SIM_MAGIC_GRAPH; }
-static bool is_exec(const struct exec *x) { return x && x->magic == SIM_MAGIC_EXEC; }
+static bool is_graph(const struct sim_graph *g)
+{
+	return g && g->magic == SIM_MAGIC_GRAPH;
+}
+static bool is_exec(const struct exec *x)
+{
+	return x && x->magic == SIM_MAGIC_EXEC;
+}
 
 CUresult cuGraphCreate(CUgraph *out, unsigned int flags)
 {
@@ -166,7 +173,7 @@ static CUresult instantiate(CUgraphExec *out, CUgraph graph, unsigned long long 
 	*out = (CUgraphExec)x;
 	return CUDA_SUCCESS;
 }
-SIM_FN(cuGraphInstantiateWithFlags, S_CTX, (CUgraphExec *out, CUgraph g, unsigned long long flags),
+SIM_FN(cuGraphInstantiateWithFlags, S_CTX, (CUgraphExec * out, CUgraph g, unsigned long long flags),
 	   instantiate(out, g, flags))
 
 static CUresult instantiate_old(CUgraphExec *out, CUgraph g, CUgraphNode *bad, char *text, size_t size)
@@ -177,12 +184,14 @@ static CUresult instantiate_old(CUgraphExec *out, CUgraph g, CUgraphNode *bad, c
 		*text = 0;
 	return instantiate(out, g, 0);
 }
-SIM_FN(cuGraphInstantiate, S_CTX, (CUgraphExec *out, CUgraph g, CUgraphNode *bad, char *text, size_t size),
+SIM_FN(cuGraphInstantiate, S_CTX, (CUgraphExec * out, CUgraph g, CUgraphNode *bad, char *text, size_t size),
 	   instantiate_old(out, g, bad, text, size))
-SIM_FN(cuGraphInstantiate_v2, S_CTX, (CUgraphExec *out, CUgraph g, CUgraphNode *bad, char *text, size_t size),
+SIM_FN(cuGraphInstantiate_v2, S_CTX,
+	   (CUgraphExec * out, CUgraph g, CUgraphNode *bad, char *text, size_t size),
 	   instantiate_old(out, g, bad, text, size))
 
-static CUresult instantiate_params(bool per_thread, CUgraphExec *out, CUgraph g, CUDA_GRAPH_INSTANTIATE_PARAMS *p)
+static CUresult instantiate_params(bool per_thread, CUgraphExec *out, CUgraph g,
+								   CUDA_GRAPH_INSTANTIATE_PARAMS *p)
 {
 	(void)per_thread;
 	if (!p)
@@ -193,7 +202,7 @@ static CUresult instantiate_params(bool per_thread, CUgraphExec *out, CUgraph g,
 	return result;
 }
 SIM_TWIN(cuGraphInstantiateWithParams, _ptsz, S_DEV,
-		 (CUgraphExec *out, CUgraph g, CUDA_GRAPH_INSTANTIATE_PARAMS *p), instantiate_params, out, g, p)
+		 (CUgraphExec * out, CUgraph g, CUDA_GRAPH_INSTANTIATE_PARAMS *p), instantiate_params, out, g, p)
 
 CUresult cuGraphExecDestroy(CUgraphExec exec)
 {
@@ -229,8 +238,8 @@ CUresult cuGraphExecUpdate_v2(CUgraphExec exec, CUgraph graph, CUgraphExecUpdate
 	if (result == CUDA_SUCCESS && !exec_fill(x, g))
 		result = CUDA_ERROR_OUT_OF_MEMORY;
 	sim_unlock();
-	info->result = result == CUDA_SUCCESS ? CU_GRAPH_EXEC_UPDATE_SUCCESS
-										  : CU_GRAPH_EXEC_UPDATE_ERROR_TOPOLOGY_CHANGED;
+	info->result =
+		result == CUDA_SUCCESS ? CU_GRAPH_EXEC_UPDATE_SUCCESS : CU_GRAPH_EXEC_UPDATE_ERROR_TOPOLOGY_CHANGED;
 	return result;
 }
 

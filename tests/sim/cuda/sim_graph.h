@@ -26,11 +26,11 @@ struct sim_graph {
 };
 
 struct sim_capture {
-	int refs;         /* one for the live list, one a stream, one an event */
+	int refs; /* one for the live list, one a stream, one an event */
 	bool invalidated;
-	bool to_graph;    /* the graph is the program's (cuStreamBeginCaptureToGraph) */
+	bool to_graph; /* the graph is the program's (cuStreamBeginCaptureToGraph) */
 	CUstreamCaptureMode mode;
-	uint64_t thread;  /* that began it */
+	uint64_t thread; /* that began it */
 	cuuint64_t id;
 	struct sim_stream *origin;
 	struct sim_graph *graph; /* NULL once the capture has ended */
@@ -41,7 +41,8 @@ struct sim_capture {
 struct sim_graph *sim_graph_new(void);
 void sim_graph_free(struct sim_graph *g);
 /* NULL: out of memory. Takes over the reference to cmd when it succeeds. */
-struct sim_node *sim_graph_add(struct sim_graph *g, struct sim_cmd *cmd, struct sim_node *const *deps, int count);
+struct sim_node *sim_graph_add(struct sim_graph *g, struct sim_cmd *cmd, struct sim_node *const *deps,
+							   int count);
 
 #pragma GCC visibility pop
 #endif

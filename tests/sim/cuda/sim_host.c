@@ -7,7 +7,8 @@
 
 static CUresult host_alloc(void **out, size_t size, unsigned flags)
 {
-	const unsigned known = CU_MEMHOSTALLOC_PORTABLE | CU_MEMHOSTALLOC_DEVICEMAP | CU_MEMHOSTALLOC_WRITECOMBINED;
+	const unsigned known =
+		CU_MEMHOSTALLOC_PORTABLE | CU_MEMHOSTALLOC_DEVICEMAP | CU_MEMHOSTALLOC_WRITECOMBINED;
 	if (!out || flags & ~known)
 		return CUDA_ERROR_INVALID_VALUE;
 	*out = NULL;
@@ -19,7 +20,12 @@ static CUresult host_alloc(void **out, size_t size, unsigned flags)
 	struct sim_ctx *ctx = sim_current();
 	sim_lock();
 	struct sim_range range = {
-		.base = (uintptr_t)at, .size = size, .kind = MEM_PINNED, .ctx = ctx, .dev = ctx->dev, .flags = flags,
+		.base = (uintptr_t)at,
+		.size = size,
+		.kind = MEM_PINNED,
+		.ctx = ctx,
+		.dev = ctx->dev,
+		.flags = flags,
 	};
 	bool added = sim_range_add(&range);
 	if (!added)
@@ -32,7 +38,8 @@ static CUresult host_alloc(void **out, size_t size, unsigned flags)
 	*out = at;
 	return CUDA_SUCCESS;
 }
-SIM_FN(cuMemHostAlloc, S_CTX | S_UNSAFE, (void **out, size_t size, unsigned flags), host_alloc(out, size, flags))
+SIM_FN(cuMemHostAlloc, S_CTX | S_UNSAFE, (void **out, size_t size, unsigned flags),
+	   host_alloc(out, size, flags))
 SIM_FN(cuMemAllocHost_v2, S_CTX | S_UNSAFE, (void **out, size_t size), host_alloc(out, size, 0))
 
 CUresult cuMemFreeHost(void *ptr)
@@ -66,7 +73,12 @@ static CUresult host_register(void *ptr, size_t size, unsigned flags)
 	sim_lock();
 	struct sim_range *other = sim_range_overlap((uintptr_t)ptr, size);
 	struct sim_range range = {
-		.base = (uintptr_t)ptr, .size = size, .kind = MEM_REGISTERED, .ctx = ctx, .dev = ctx->dev, .flags = flags,
+		.base = (uintptr_t)ptr,
+		.size = size,
+		.kind = MEM_REGISTERED,
+		.ctx = ctx,
+		.dev = ctx->dev,
+		.flags = flags,
 	};
 	if (other)
 		result = other->kind == MEM_REGISTERED ? CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED
@@ -78,7 +90,8 @@ static CUresult host_register(void *ptr, size_t size, unsigned flags)
 	sim_unlock();
 	return result;
 }
-SIM_FN(cuMemHostRegister, S_CTX | S_UNSAFE, (void *ptr, size_t size, unsigned flags), host_register(ptr, size, flags))
+SIM_FN(cuMemHostRegister, S_CTX | S_UNSAFE, (void *ptr, size_t size, unsigned flags),
+	   host_register(ptr, size, flags))
 SIM_FN(cuMemHostRegister_v2, S_CTX | S_UNSAFE, (void *ptr, size_t size, unsigned flags),
 	   host_register(ptr, size, flags))
 

@@ -36,9 +36,9 @@ struct sim_conf {
 	double gbps;        /* copy speed; 0: no limit */
 	unsigned jitter_us; /* 0 .. jitter_us added to every operation */
 	uint64_t seed;
-	bool hmm;           /* kernels can reach pageable memory */
+	bool hmm; /* kernels can reach pageable memory */
 	bool ats;
-	bool quiet;         /* no "sim: ..." lines */
+	bool quiet; /* no "sim: ..." lines */
 };
 extern struct sim_conf sim_conf;
 
@@ -71,14 +71,14 @@ void sim_fail_parse(const char *text); /* SIM_FAIL */
 void sim_complain(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
 
 /* Registers the symbol (the linker gathers the pointers) and runs sim_enter. */
-#define SIM_ENTER(sym, flag)                                                                       \
-	do {                                                                                           \
-		static struct sim_symbol self_ = {#sym, (void *)&sym, (flag), 0};                          \
+#define SIM_ENTER(sym, flag)                                                                          \
+	do {                                                                                              \
+		static struct sim_symbol self_ = {#sym, (void *)&sym, (flag), 0};                             \
 		static struct sim_symbol *const link_ __attribute__((section("sim_symbols"), used)) = &self_; \
-		(void)link_;                                                                               \
-		CUresult entry_ = sim_enter(&self_);                                                       \
-		if (entry_ != CUDA_SUCCESS)                                                                \
-			return entry_;                                                                         \
+		(void)link_;                                                                                  \
+		CUresult entry_ = sim_enter(&self_);                                                          \
+		if (entry_ != CUDA_SUCCESS)                                                                   \
+			return entry_;                                                                            \
 	} while (0)
 
 /* A whole exported function whose body is fn(args). */
@@ -90,7 +90,7 @@ void sim_complain(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
 	}
 
 /* The legacy-default-stream symbol and its per-thread twin: fn(per_thread, args). */
-#define SIM_TWIN(sym, suffix, flag, params, fn, ...) \
+#define SIM_TWIN(sym, suffix, flag, params, fn, ...)  \
 	SIM_FN(sym, flag, params, fn(false, __VA_ARGS__)) \
 	SIM_FN(sym##suffix, flag, params, fn(true, __VA_ARGS__))
 
@@ -108,8 +108,8 @@ struct sim_device {
 	uint64_t used;                      /* bytes allocated of sim_conf.mem_bytes */
 	struct sim_ctx *primary;            /* NULL until first retained */
 	unsigned primary_refs, primary_flags;
-	CUresult broken;                    /* fatal error of a primary context that was reset */
-	int stall; /* > 0: a free or unregister drains the device and launches wait */
+	CUresult broken; /* fatal error of a primary context that was reset */
+	int stall;       /* > 0: a free or unregister drains the device and launches wait */
 	struct sim_pool *default_pool, *pool;
 };
 
@@ -123,7 +123,7 @@ struct sim_ctx {
 	unsigned flags;
 	unsigned long long id;
 	struct sim_device *dev;
-	CUresult sticky; /* atomic: read without the lock at entry */
+	CUresult sticky;            /* atomic: read without the lock at entry */
 	struct sim_stream *streams; /* all, the hidden ones too */
 	struct sim_stream *legacy;
 	struct sim_stream *joint; /* hidden: carries cuCtxRecordEvent; made at first use */
@@ -158,8 +158,14 @@ struct sim_state {
 };
 extern struct sim_state sim;
 
-static inline void sim_lock(void) { pthread_mutex_lock(&sim.lock); }
-static inline void sim_unlock(void) { pthread_mutex_unlock(&sim.lock); }
+static inline void sim_lock(void)
+{
+	pthread_mutex_lock(&sim.lock);
+}
+static inline void sim_unlock(void)
+{
+	pthread_mutex_unlock(&sim.lock);
+}
 
 /* The calling thread's current context, or NULL. */
 static inline struct sim_ctx *sim_current(void)
@@ -180,8 +186,17 @@ void sim_device_stop_and_drain(struct sim_device *dev);
 
 /* ---- commands and operations (sim_cmd.c, sim_sched.c) ---- */
 enum sim_cmd_kind {
-	CMD_NOP, CMD_COPY, CMD_SET, CMD_KERNEL, CMD_HOST, CMD_CALLBACK, CMD_WAIT_VALUE,
-	CMD_WRITE_VALUE, CMD_FREE, CMD_WAIT_EVENT, CMD_RECORD_EVENT,
+	CMD_NOP,
+	CMD_COPY,
+	CMD_SET,
+	CMD_KERNEL,
+	CMD_HOST,
+	CMD_CALLBACK,
+	CMD_WAIT_VALUE,
+	CMD_WRITE_VALUE,
+	CMD_FREE,
+	CMD_WAIT_EVENT,
+	CMD_RECORD_EVENT,
 };
 
 struct sim_copy { /* a box of bytes; addresses are the program's */
@@ -253,14 +268,14 @@ struct sim_op {
 
 struct sim_stream {
 	uint32_t magic;
-	bool blocking;    /* orders with the legacy default stream */
+	bool blocking; /* orders with the legacy default stream */
 	bool legacy, per_thread, hidden;
-	bool dying;       /* destroyed: the thread drains the queue and leaves */
+	bool dying; /* destroyed: the thread drains the queue and leaves */
 	bool has_thread;
 	unsigned flags;
 	int priority;
 	unsigned long long id;
-	uint64_t owner;   /* thread of a per-thread default stream */
+	uint64_t owner; /* thread of a per-thread default stream */
 	struct sim_ctx *ctx;
 	struct sim_op *head, *tail; /* queue: head is running or next */
 	struct sim_op *last;        /* newest submitted, done or not; NULL: none yet */
@@ -316,75 +331,15 @@ CUresult sim_event_stream_waits(struct sim_event *e, struct sim_stream *s, unsig
 /* An operation that is done when all of the context's work of now is. Lock held. */
 CUresult sim_ctx_join(struct sim_ctx *ctx, struct sim_op **out);
 
-/* ---- memory (sim_range.c and the files that fill the table) ---- */
-enum sim_kind { MEM_DEVICE = 1, MEM_VMM, MEM_MANAGED, MEM_PINNED, MEM_REGISTERED };
-
-struct sim_phys { /* bytes behind device addresses */
-	int refs;
-	unsigned char *bytes;
-	size_t size;
-	struct sim_device *dev; /* charged for it; NULL: host memory */
-	CUmemAllocationProp prop;
-};
-
-struct sim_range {
-	uintptr_t base;
-	size_t size;
-	enum sim_kind kind;
-	unsigned flags;
-	unsigned long long id;
-	struct sim_ctx *ctx;
-	struct sim_device *dev;
-	struct sim_phys *phys; /* device memory */
-	size_t phys_off;
-	uintptr_t va_base;     /* VMM: the reservation it lies in */
-	size_t va_size;
-	bool accessible;       /* VMM: cuMemSetAccess was called */
-	bool async;            /* from cuMemAllocAsync */
-	bool imported;         /* from cuIpcOpenMemHandle */
-	struct sim_pool *pool;
-};
-
-/* All lock held. Pointers into the table last until the lock is dropped. */
-struct sim_range *sim_range_find(uintptr_t addr);
-struct sim_range *sim_range_overlap(uintptr_t base, size_t size);
-struct sim_range *sim_range_add(const struct sim_range *range); /* NULL: overlaps */
-void sim_range_remove(struct sim_range *range);                 /* remembered as freed */
-struct sim_range *sim_range_at(size_t index);                   /* NULL past the end */
-bool sim_range_was_freed(uintptr_t addr);
-
-static inline bool sim_kind_device(enum sim_kind k) { return k == MEM_DEVICE || k == MEM_VMM; }
-
-struct sim_phys *sim_phys_new(struct sim_device *dev, size_t size); /* NULL: out of memory */
-void sim_phys_put(struct sim_phys *phys);
-uintptr_t sim_va_take(struct sim_device *dev, size_t size, size_t align); /* 0: none left */
-/* End of what occupies [at, at + size), or 0: ranges and reservations (sim_vmm.c). */
-uintptr_t sim_va_conflict(uintptr_t at, size_t size);
-bool sim_vmm_reserved(uintptr_t at, uintptr_t *base, size_t *size); /* cuMemAddressReserve */
-CUresult sim_device_alloc(struct sim_ctx *ctx, size_t size, struct sim_pool *pool, bool async, uintptr_t *out);
-void sim_release_range(struct sim_range *range); /* frees what the range owns, then removes it */
-
-/*
- * Bytes behind a program address, for at most *n bytes (shortened to what is contiguous).
- * Device memory: a reference on *phys keeps them alive. Host memory: *phys is NULL and the
- * address itself is returned. NULL: no such device memory, or not accessible.
- */
-unsigned char *sim_translate(uintptr_t addr, size_t *n, struct sim_phys **phys);
-/* As sim_translate in a loop, copying; false when either side is bad. No lock held. */
-bool sim_move(uintptr_t dst, uintptr_t src, size_t n);
-/* Plain byte copy that no sanitizer instruments: what a DMA engine does. */
-void sim_bytes(void *dst, const void *src, size_t n);
-bool sim_in_device_space(uintptr_t addr);
-
 /* ---- capture (sim_capture.c); lock held unless said ---- */
 CUresult sim_capture_unsafe_locked(void); /* 900, breaking the capture, when prohibited */
 CUresult sim_capture_unsafe(void);        /* takes the lock itself */
 /* For a host wait or query on s, by the same rules as the driver's. */
 CUresult sim_capture_host_looks(struct sim_stream *s);
 CUresult sim_capture_add(struct sim_stream *s, struct sim_cmd *cmd); /* takes the reference */
-CUresult sim_capture_refuse(struct sim_stream *s); /* breaks the capture; 900 */
-bool sim_capture_implicit(struct sim_ctx *ctx);    /* legacy stream used: breaks captures */
-bool sim_capture_in_ctx(struct sim_ctx *ctx);      /* some stream captures: breaks the captures */
+CUresult sim_capture_refuse(struct sim_stream *s);                   /* breaks the capture; 900 */
+bool sim_capture_implicit(struct sim_ctx *ctx);                      /* legacy stream used: breaks captures */
+bool sim_capture_in_ctx(struct sim_ctx *ctx); /* some stream captures: breaks the captures */
 CUresult sim_capture_record(struct sim_stream *s, struct sim_event *e);
 CUresult sim_capture_wait_event(struct sim_stream *s, struct sim_event *e);
 CUresult sim_capture_event_used(struct sim_event *e); /* host looked at a captured event */
@@ -392,4 +347,7 @@ void sim_capture_stream_gone(struct sim_stream *s);
 void sim_capture_forget_event(struct sim_event *e);
 
 #pragma GCC visibility pop
+
+#include "sim_range.h"
+
 #endif

@@ -28,12 +28,18 @@ static bool reach(uintptr_t dst, uintptr_t src, uintptr_t device_side, size_t n)
 	sim_unlock();
 	return ok && sim_move(dst, src, n);
 }
-static bool load(void *to, uintptr_t from, size_t n) { return reach((uintptr_t)to, from, from, n); }
-static bool store(uintptr_t to, const void *from, size_t n) { return reach(to, (uintptr_t)from, to, n); }
+static bool load(void *to, uintptr_t from, size_t n)
+{
+	return reach((uintptr_t)to, from, from, n);
+}
+static bool store(uintptr_t to, const void *from, size_t n)
+{
+	return reach(to, (uintptr_t)from, to, n);
+}
 
 /* Runs fn over n 32-bit elements of ptr (and of ptr2 when given), in place. */
-static CUresult each32(uintptr_t ptr, uintptr_t ptr2, uint64_t n, uint32_t (*fn)(uint32_t, uint32_t, uint32_t),
-					   uint32_t value)
+static CUresult each32(uintptr_t ptr, uintptr_t ptr2, uint64_t n,
+					   uint32_t (*fn)(uint32_t, uint32_t, uint32_t), uint32_t value)
 {
 	uint32_t a[CHUNK], b[CHUNK];
 	for (uint64_t i = 0; i < n;) {
@@ -49,8 +55,14 @@ static CUresult each32(uintptr_t ptr, uintptr_t ptr2, uint64_t n, uint32_t (*fn)
 	return CUDA_SUCCESS;
 }
 
-static uint32_t fill(uint32_t a, uint32_t b, uint32_t v) { return (void)a, (void)b, v; }
-static uint32_t add(uint32_t a, uint32_t b, uint32_t v) { return (void)b, a + v; }
+static uint32_t fill(uint32_t a, uint32_t b, uint32_t v)
+{
+	return (void)a, (void)b, v;
+}
+static uint32_t add(uint32_t a, uint32_t b, uint32_t v)
+{
+	return (void)b, a + v;
+}
 static uint32_t axpy(uint32_t y, uint32_t x, uint32_t a)
 {
 	float fy, fx, fa;
@@ -146,9 +158,9 @@ static CUresult k_trap(struct sim_ctx *ctx, const uint64_t *arg)
 }
 
 static const struct sim_kernel kernels[] = {
-	{"fill32", "884", k_fill32}, {"add32", "884", k_add32},		{"saxpy", "8884", k_saxpy},
-	{"checksum64", "888", k_checksum64}, {"copy", "888", k_copy}, {"spin_us", "8", k_spin_us},
-	{"spin_flag", "8", k_spin_flag}, {"empty", "", k_empty},	{"trap", "", k_trap},
+	{"fill32", "884", k_fill32},         {"add32", "884", k_add32}, {"saxpy", "8884", k_saxpy},
+	{"checksum64", "888", k_checksum64}, {"copy", "888", k_copy},   {"spin_us", "8", k_spin_us},
+	{"spin_flag", "8", k_spin_flag},     {"empty", "", k_empty},    {"trap", "", k_trap},
 };
 
 #define KERNELS (sizeof kernels / sizeof kernels[0])
@@ -194,9 +206,10 @@ static CUresult module_load(CUmodule *out, const void *image)
 	*out = (CUmodule)m;
 	return CUDA_SUCCESS;
 }
-SIM_FN(cuModuleLoadData, S_CTX, (CUmodule *out, const void *image), module_load(out, image))
+SIM_FN(cuModuleLoadData, S_CTX, (CUmodule * out, const void *image), module_load(out, image))
 
-CUresult cuModuleLoadDataEx(CUmodule *out, const void *image, unsigned int count, CUjit_option *options, void **values)
+CUresult cuModuleLoadDataEx(CUmodule *out, const void *image, unsigned int count, CUjit_option *options,
+							void **values)
 {
 	SIM_ENTER(cuModuleLoadDataEx, S_CTX);
 	(void)count;
@@ -296,14 +309,14 @@ static CUresult launch(bool per_thread, CUfunction f, uint64_t blocks, uint64_t 
 	return result;
 }
 
-#define LAUNCH_PARAMS                                                                                  \
-	(CUfunction f, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by, unsigned bz,       \
+#define LAUNCH_PARAMS                                                                            \
+	(CUfunction f, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by, unsigned bz, \
 	 unsigned shared, CUstream s, void **params, void **extra)
 SIM_TWIN(cuLaunchKernel, _ptsz, S_DEV, LAUNCH_PARAMS, launch, f, (uint64_t)gx *gy *gz,
 		 (uint64_t)bx *by *bz + 0 * shared, s, params, extra)
 
-#define COOPERATIVE_PARAMS                                                                             \
-	(CUfunction f, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by, unsigned bz,       \
+#define COOPERATIVE_PARAMS                                                                       \
+	(CUfunction f, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by, unsigned bz, \
 	 unsigned shared, CUstream s, void **params)
 SIM_TWIN(cuLaunchCooperativeKernel, _ptsz, S_DEV, COOPERATIVE_PARAMS, launch, f, (uint64_t)gx *gy *gz,
 		 (uint64_t)bx *by *bz + 0 * shared, s, params, NULL)

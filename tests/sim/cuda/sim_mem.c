@@ -22,8 +22,14 @@ CUresult sim_device_alloc(struct sim_ctx *ctx, size_t size, struct sim_pool *poo
 		return CUDA_ERROR_OUT_OF_MEMORY;
 	}
 	struct sim_range range = {
-		.base = at, .size = size, .kind = MEM_DEVICE, .ctx = ctx, .dev = ctx->dev, .phys = phys,
-		.pool = pool, .async = async,
+		.base = at,
+		.size = size,
+		.kind = MEM_DEVICE,
+		.ctx = ctx,
+		.dev = ctx->dev,
+		.phys = phys,
+		.pool = pool,
+		.async = async,
 	};
 	sim_range_add(&range);
 	*out = at;
@@ -44,7 +50,8 @@ CUresult cuMemAlloc_v2(CUdeviceptr *out, size_t size)
 	return result;
 }
 
-CUresult cuMemAllocPitch_v2(CUdeviceptr *out, size_t *pitch, size_t width, size_t height, unsigned int element)
+CUresult cuMemAllocPitch_v2(CUdeviceptr *out, size_t *pitch, size_t width, size_t height,
+							unsigned int element)
 {
 	SIM_ENTER(cuMemAllocPitch_v2, S_CTX | S_UNSAFE);
 	if (!out || !pitch || !width || !height || (element != 4 && element != 8 && element != 16))
@@ -76,7 +83,12 @@ CUresult cuMemAllocManaged(CUdeviceptr *out, size_t size, unsigned int flags)
 	sim_lock();
 	if (size <= sim_conf.mem_bytes && ctx->dev->used <= sim_conf.mem_bytes - size) {
 		struct sim_range range = {
-			.base = (uintptr_t)at, .size = size, .kind = MEM_MANAGED, .ctx = ctx, .dev = ctx->dev, .flags = flags,
+			.base = (uintptr_t)at,
+			.size = size,
+			.kind = MEM_MANAGED,
+			.ctx = ctx,
+			.dev = ctx->dev,
+			.flags = flags,
 		};
 		if (sim_range_add(&range)) {
 			ctx->dev->used += size;

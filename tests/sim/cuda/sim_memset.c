@@ -3,8 +3,8 @@
  */
 #include "sim_copy.h"
 
-static CUresult fill(bool per_thread, CUdeviceptr dst, size_t pitch, unsigned unit, uint32_t value, size_t width,
-					 size_t height, CUstream stream, bool sync)
+static CUresult fill(bool per_thread, CUdeviceptr dst, size_t pitch, unsigned unit, uint32_t value,
+					 size_t width, size_t height, CUstream stream, bool sync)
 {
 	if (!width || !height)
 		return CUDA_SUCCESS;
@@ -20,7 +20,12 @@ static CUresult fill(bool per_thread, CUdeviceptr dst, size_t pitch, unsigned un
 	if (result == CUDA_SUCCESS) {
 		struct sim_cmd *cmd = sim_cmd_new(CMD_SET);
 		cmd->set = (struct sim_set){
-			.dst = dst, .pitch = pitch, .width = width, .height = height, .unit = unit, .value = value,
+			.dst = dst,
+			.pitch = pitch,
+			.width = width,
+			.height = height,
+			.unit = unit,
+			.value = value,
 		};
 		result = sim_submit(s, cmd, &op);
 	}
@@ -33,16 +38,16 @@ static CUresult fill(bool per_thread, CUdeviceptr dst, size_t pitch, unsigned un
 }
 
 #define SYNC S_CTX
-#define LINE(bits, type)                                                                                             \
-	SIM_TWIN(cuMemsetD##bits##_v2, _ptds, SYNC, (CUdeviceptr d, type v, size_t n), fill, d, 0, bits / 8, v, n, 1,    \
-			 NULL, true)                                                                                             \
-	SIM_TWIN(cuMemsetD##bits##Async, _ptsz, S_DEV, (CUdeviceptr d, type v, size_t n, CUstream s), fill, d, 0,        \
-			 bits / 8, v, n, 1, s, false)                                                                            \
-	SIM_TWIN(cuMemsetD2D##bits##_v2, _ptds, SYNC, (CUdeviceptr d, size_t pitch, type v, size_t w, size_t h), fill,   \
-			 d, pitch, bits / 8, v, w, h, NULL, true)                                                                \
-	SIM_TWIN(cuMemsetD2D##bits##Async, _ptsz, S_DEV,                                                                 \
-			 (CUdeviceptr d, size_t pitch, type v, size_t w, size_t h, CUstream s), fill, d, pitch, bits / 8, v, w,  \
-			 h, s, false)
+#define LINE(bits, type)                                                                                     \
+	SIM_TWIN(cuMemsetD##bits##_v2, _ptds, SYNC, (CUdeviceptr d, type v, size_t n), fill, d, 0, bits / 8, v,  \
+			 n, 1, NULL, true)                                                                               \
+	SIM_TWIN(cuMemsetD##bits##Async, _ptsz, S_DEV, (CUdeviceptr d, type v, size_t n, CUstream s), fill, d,   \
+			 0, bits / 8, v, n, 1, s, false)                                                                 \
+	SIM_TWIN(cuMemsetD2D##bits##_v2, _ptds, SYNC, (CUdeviceptr d, size_t pitch, type v, size_t w, size_t h), \
+			 fill, d, pitch, bits / 8, v, w, h, NULL, true)                                                  \
+	SIM_TWIN(cuMemsetD2D##bits##Async, _ptsz, S_DEV,                                                         \
+			 (CUdeviceptr d, size_t pitch, type v, size_t w, size_t h, CUstream s), fill, d, pitch,          \
+			 bits / 8, v, w, h, s, false)
 
 LINE(8, unsigned char)
 LINE(16, unsigned short)
@@ -60,7 +65,8 @@ static CUresult mem_op_check(const struct mem_op *op)
 	size_t size = op->v.wide ? 8 : 4;
 	if (op->v.addr % size)
 		return CUDA_ERROR_INVALID_VALUE;
-	const unsigned known = op->write ? CU_STREAM_WRITE_VALUE_NO_MEMORY_BARRIER : 3u | CU_STREAM_WAIT_VALUE_FLUSH;
+	const unsigned known =
+		op->write ? CU_STREAM_WRITE_VALUE_NO_MEMORY_BARRIER : 3u | CU_STREAM_WAIT_VALUE_FLUSH;
 	if (op->v.flags & ~known)
 		return CUDA_ERROR_INVALID_VALUE;
 	enum sim_side side = sim_side_of(op->v.addr, size);
@@ -90,11 +96,13 @@ static CUresult one(bool per_thread, CUstream s, bool write, bool wide, CUdevice
 	return mem_ops(per_thread, s, &op, 1);
 }
 
-#define VALUE(what, bits, write)                                                                                     \
-	SIM_TWIN(cuStream##what##Value##bits##_v2, _ptsz, S_DEV,                                                         \
-			 (CUstream s, CUdeviceptr a, cuuint##bits##_t v, unsigned flags), one, s, write, bits == 64, a, v, flags) \
-	SIM_TWIN(cuStream##what##Value##bits, _ptsz, S_DEV,                                                              \
-			 (CUstream s, CUdeviceptr a, cuuint##bits##_t v, unsigned flags), one, s, write, bits == 64, a, v, flags)
+#define VALUE(what, bits, write)                                                                            \
+	SIM_TWIN(cuStream##what##Value##bits##_v2, _ptsz, S_DEV,                                                \
+			 (CUstream s, CUdeviceptr a, cuuint##bits##_t v, unsigned flags), one, s, write, bits == 64, a, \
+			 v, flags)                                                                                      \
+	SIM_TWIN(cuStream##what##Value##bits, _ptsz, S_DEV,                                                     \
+			 (CUstream s, CUdeviceptr a, cuuint##bits##_t v, unsigned flags), one, s, write, bits == 64, a, \
+			 v, flags)
 
 VALUE(Wait, 32, false)
 VALUE(Wait, 64, false)
@@ -103,7 +111,8 @@ VALUE(Write, 64, true)
 
 #define BATCH_MAX 256
 
-static CUresult batch(bool per_thread, CUstream s, unsigned count, const CUstreamBatchMemOpParams *p, unsigned flags)
+static CUresult batch(bool per_thread, CUstream s, unsigned count, const CUstreamBatchMemOpParams *p,
+					  unsigned flags)
 {
 	struct mem_op ops[BATCH_MAX];
 	if (count > BATCH_MAX || !p || flags)
@@ -114,7 +123,8 @@ static CUresult batch(bool per_thread, CUstream s, unsigned count, const CUstrea
 					p[i].operation == CU_STREAM_MEM_OP_WRITE_VALUE_64;
 		bool write = p[i].operation == CU_STREAM_MEM_OP_WRITE_VALUE_32 ||
 					 p[i].operation == CU_STREAM_MEM_OP_WRITE_VALUE_64;
-		if (p[i].operation == CU_STREAM_MEM_OP_FLUSH_REMOTE_WRITES || p[i].operation == CU_STREAM_MEM_OP_BARRIER)
+		if (p[i].operation == CU_STREAM_MEM_OP_FLUSH_REMOTE_WRITES ||
+			p[i].operation == CU_STREAM_MEM_OP_BARRIER)
 			continue; /* everything is in order here */
 		if (!write && p[i].operation != CU_STREAM_MEM_OP_WAIT_VALUE_32 && !wide)
 			return CUDA_ERROR_INVALID_VALUE;
@@ -130,5 +140,5 @@ static CUresult batch(bool per_thread, CUstream s, unsigned count, const CUstrea
 }
 SIM_TWIN(cuStreamBatchMemOp_v2, _ptsz, S_DEV,
 		 (CUstream s, unsigned n, CUstreamBatchMemOpParams *p, unsigned flags), batch, s, n, p, flags)
-SIM_TWIN(cuStreamBatchMemOp, _ptsz, S_DEV, (CUstream s, unsigned n, CUstreamBatchMemOpParams *p, unsigned flags),
-		 batch, s, n, p, flags)
+SIM_TWIN(cuStreamBatchMemOp, _ptsz, S_DEV,
+		 (CUstream s, unsigned n, CUstreamBatchMemOpParams *p, unsigned flags), batch, s, n, p, flags)

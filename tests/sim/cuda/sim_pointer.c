@@ -18,27 +18,25 @@ static size_t attribute_size(CUpointer_attribute which)
 	case CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE:
 	case CU_POINTER_ATTRIBUTE_MAPPING_BASE_ADDR:
 	case CU_POINTER_ATTRIBUTE_MAPPING_SIZE:
-	case CU_POINTER_ATTRIBUTE_MEMORY_BLOCK_ID:
-		return 8;
-	case CU_POINTER_ATTRIBUTE_P2P_TOKENS:
-		return sizeof(CUDA_POINTER_ATTRIBUTE_P2P_TOKENS);
+	case CU_POINTER_ATTRIBUTE_MEMORY_BLOCK_ID: return 8;
+	case CU_POINTER_ATTRIBUTE_P2P_TOKENS: return sizeof(CUDA_POINTER_ATTRIBUTE_P2P_TOKENS);
 	case CU_POINTER_ATTRIBUTE_MEMORY_TYPE:
 	case CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL:
-	case CU_POINTER_ATTRIBUTE_ACCESS_FLAGS:
-		return 4;
+	case CU_POINTER_ATTRIBUTE_ACCESS_FLAGS: return 4;
 	/* The documentation says bool; drivers have written four bytes, programs pass int. */
 	case CU_POINTER_ATTRIBUTE_IS_MANAGED:
 	case CU_POINTER_ATTRIBUTE_SYNC_MEMOPS:
 	case CU_POINTER_ATTRIBUTE_MAPPED:
 	case CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE:
-	case CU_POINTER_ATTRIBUTE_IS_GPU_DIRECT_RDMA_CAPABLE:
-		return 4;
-	default:
-		return 0;
+	case CU_POINTER_ATTRIBUTE_IS_GPU_DIRECT_RDMA_CAPABLE: return 4;
+	default: return 0;
 	}
 }
 
-static bool device_kind(const struct sim_range *r) { return sim_kind_device(r->kind) || r->kind == MEM_MANAGED; }
+static bool device_kind(const struct sim_range *r)
+{
+	return sim_kind_device(r->kind) || r->kind == MEM_MANAGED;
+}
 
 /* Blocks that the driver itself cuts allocations from. */
 static uint64_t mapping_size(const struct sim_range *r)
@@ -58,37 +56,19 @@ static bool attribute(const struct sim_range *r, uintptr_t ptr, CUpointer_attrib
 	case CU_POINTER_ATTRIBUTE_MEMORY_TYPE:
 		*value = device_kind(r) ? CU_MEMORYTYPE_DEVICE : CU_MEMORYTYPE_HOST;
 		return true;
-	case CU_POINTER_ATTRIBUTE_DEVICE_POINTER:
-		*value = usable ? ptr : 0;
-		return usable;
+	case CU_POINTER_ATTRIBUTE_DEVICE_POINTER: *value = usable ? ptr : 0; return usable;
 	case CU_POINTER_ATTRIBUTE_HOST_POINTER:
 		*value = sim_kind_device(r->kind) ? 0 : ptr;
 		return !sim_kind_device(r->kind);
 	case CU_POINTER_ATTRIBUTE_BUFFER_ID:
-	case CU_POINTER_ATTRIBUTE_MEMORY_BLOCK_ID:
-		*value = r->id;
-		return true;
-	case CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL:
-		*value = (uint64_t)r->dev->ordinal;
-		return true;
-	case CU_POINTER_ATTRIBUTE_IS_MANAGED:
-		*value = r->kind == MEM_MANAGED;
-		return true;
-	case CU_POINTER_ATTRIBUTE_RANGE_START_ADDR:
-		*value = vmm ? r->va_base : r->base;
-		return true;
-	case CU_POINTER_ATTRIBUTE_RANGE_SIZE:
-		*value = vmm ? r->va_size : r->size;
-		return true;
-	case CU_POINTER_ATTRIBUTE_MAPPED:
-		*value = 1;
-		return true;
-	case CU_POINTER_ATTRIBUTE_MAPPING_BASE_ADDR:
-		*value = r->base;
-		return true;
-	case CU_POINTER_ATTRIBUTE_MAPPING_SIZE:
-		*value = mapping_size(r);
-		return true;
+	case CU_POINTER_ATTRIBUTE_MEMORY_BLOCK_ID: *value = r->id; return true;
+	case CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL: *value = (uint64_t)r->dev->ordinal; return true;
+	case CU_POINTER_ATTRIBUTE_IS_MANAGED: *value = r->kind == MEM_MANAGED; return true;
+	case CU_POINTER_ATTRIBUTE_RANGE_START_ADDR: *value = vmm ? r->va_base : r->base; return true;
+	case CU_POINTER_ATTRIBUTE_RANGE_SIZE: *value = vmm ? r->va_size : r->size; return true;
+	case CU_POINTER_ATTRIBUTE_MAPPED: *value = 1; return true;
+	case CU_POINTER_ATTRIBUTE_MAPPING_BASE_ADDR: *value = r->base; return true;
+	case CU_POINTER_ATTRIBUTE_MAPPING_SIZE: *value = mapping_size(r); return true;
 	case CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE:
 		*value = r->kind == MEM_DEVICE && !r->async;
 		return true;
@@ -98,17 +78,10 @@ static bool attribute(const struct sim_range *r, uintptr_t ptr, CUpointer_attrib
 	case CU_POINTER_ATTRIBUTE_ACCESS_FLAGS:
 		*value = usable ? CU_POINTER_ATTRIBUTE_ACCESS_FLAG_READWRITE : 0;
 		return true;
-	case CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE:
-		*value = (uintptr_t)r->pool;
-		return true;
-	case CU_POINTER_ATTRIBUTE_SYNC_MEMOPS:
-		*value = r->kind == MEM_MANAGED;
-		return true;
-	case CU_POINTER_ATTRIBUTE_ALLOWED_HANDLE_TYPES:
-		*value = 0;
-		return true;
-	default:
-		return false;
+	case CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE: *value = (uintptr_t)r->pool; return true;
+	case CU_POINTER_ATTRIBUTE_SYNC_MEMOPS: *value = r->kind == MEM_MANAGED; return true;
+	case CU_POINTER_ATTRIBUTE_ALLOWED_HANDLE_TYPES: *value = 0; return true;
+	default: return false;
 	}
 }
 
@@ -136,21 +109,11 @@ static bool unknown_address(uintptr_t ptr, CUpointer_attribute which, uint64_t *
 	size_t size;
 	bool reserved = sim_vmm_reserved(ptr, &base, &size);
 	switch (which) {
-	case CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL:
-		*value = (uint32_t)CU_DEVICE_INVALID;
-		return true;
-	case CU_POINTER_ATTRIBUTE_HOST_POINTER:
-		*value = ptr;
-		return true;
-	case CU_POINTER_ATTRIBUTE_RANGE_START_ADDR:
-		*value = base;
-		return reserved;
-	case CU_POINTER_ATTRIBUTE_RANGE_SIZE:
-		*value = size;
-		return reserved;
-	default:
-		*value = 0;
-		return true;
+	case CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL: *value = (uint32_t)CU_DEVICE_INVALID; return true;
+	case CU_POINTER_ATTRIBUTE_HOST_POINTER: *value = ptr; return true;
+	case CU_POINTER_ATTRIBUTE_RANGE_START_ADDR: *value = base; return reserved;
+	case CU_POINTER_ATTRIBUTE_RANGE_SIZE: *value = size; return reserved;
+	default: *value = 0; return true;
 	}
 }
 

@@ -58,13 +58,13 @@ static CUresult alloc(bool per_thread, CUdeviceptr *out, size_t size, CUmemoryPo
 		*out = at;
 	return result;
 }
-SIM_TWIN(cuMemAllocAsync, _ptsz, S_DEV, (CUdeviceptr *out, size_t n, CUstream s), alloc, out, n, NULL, s)
+SIM_TWIN(cuMemAllocAsync, _ptsz, S_DEV, (CUdeviceptr * out, size_t n, CUstream s), alloc, out, n, NULL, s)
 
 static CUresult alloc_from(bool per_thread, CUdeviceptr *out, size_t size, CUmemoryPool pool, CUstream stream)
 {
 	return pool ? alloc(per_thread, out, size, pool, stream) : CUDA_ERROR_INVALID_VALUE;
 }
-SIM_TWIN(cuMemAllocFromPoolAsync, _ptsz, S_DEV, (CUdeviceptr *out, size_t n, CUmemoryPool pool, CUstream s),
+SIM_TWIN(cuMemAllocFromPoolAsync, _ptsz, S_DEV, (CUdeviceptr * out, size_t n, CUmemoryPool pool, CUstream s),
 		 alloc_from, out, n, pool, s)
 
 static CUresult free_async(bool per_thread, CUdeviceptr ptr, CUstream stream)
@@ -145,7 +145,7 @@ CUresult cuMemPoolSetAttribute(CUmemoryPool pool, CUmemPool_attribute which, voi
 	if (!p || !value || which <= 0 || which > CU_MEMPOOL_ATTR_USED_MEM_HIGH)
 		return CUDA_ERROR_INVALID_VALUE;
 	sim_lock();
-	p->attribute[which] = attribute_is_int(which) ? (uint64_t)*(int *)value : *(cuuint64_t *)value;
+	p->attribute[which] = attribute_is_int(which) ? (uint64_t) * (int *)value : *(cuuint64_t *)value;
 	sim_unlock();
 	return CUDA_SUCCESS;
 }

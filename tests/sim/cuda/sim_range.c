@@ -51,7 +51,10 @@ struct sim_range *sim_range_overlap(uintptr_t base, size_t size)
 	return i < count && table[i].base < base + size ? &table[i] : NULL;
 }
 
-struct sim_range *sim_range_at(size_t index) { return index < count ? &table[index] : NULL; }
+struct sim_range *sim_range_at(size_t index)
+{
+	return index < count ? &table[index] : NULL;
+}
 
 static uint64_t *counter_of(enum sim_kind kind)
 {
@@ -152,7 +155,8 @@ struct sim_phys *sim_phys_new(struct sim_device *dev, size_t size)
 	if (dev && (size > sim_conf.mem_bytes || dev->used > sim_conf.mem_bytes - size))
 		return NULL;
 	struct sim_phys *phys = calloc(1, sizeof *phys);
-	void *bytes = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+	void *bytes =
+		mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
 	if (!phys || bytes == MAP_FAILED) {
 		free(phys);
 		return NULL;

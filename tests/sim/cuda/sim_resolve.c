@@ -106,9 +106,9 @@ static CUresult resolve(const char *symbol, void **out, int version, cuuint64_t 
 	if (v && !seen)
 		*out = find(v, version, false, &seen);
 	if (status)
-		*status = *out		? CU_GET_PROC_ADDRESS_SUCCESS
-				  : seen    ? CU_GET_PROC_ADDRESS_VERSION_NOT_SUFFICIENT
-							: CU_GET_PROC_ADDRESS_SYMBOL_NOT_FOUND;
+		*status = *out   ? CU_GET_PROC_ADDRESS_SUCCESS
+				  : seen ? CU_GET_PROC_ADDRESS_VERSION_NOT_SUFFICIENT
+						 : CU_GET_PROC_ADDRESS_SYMBOL_NOT_FOUND;
 	return CUDA_SUCCESS; /* also when there is none */
 }
 
@@ -128,7 +128,8 @@ SIM_FN(cuGetProcAddress, S_ANY, (const char *symbol, void **out, int version, cu
 /* cuda.h turns the name cuGetProcAddress_v2 into its inline per-thread wrapper. */
 #undef cuGetProcAddress_v2
 SIM_FN(cuGetProcAddress_v2, S_ANY,
-	   (const char *symbol, void **out, int version, cuuint64_t flags, CUdriverProcAddressQueryResult *status),
+	   (const char *symbol, void **out, int version, cuuint64_t flags,
+		CUdriverProcAddressQueryResult *status),
 	   resolve(symbol, out, version, flags, status))
 
 /* Tools' private tables: none here. */
@@ -150,48 +151,67 @@ static const struct error {
 	const char *name, *text;
 } errors[] = {
 #define E(code, text) {code, #code, text},
-	E(CUDA_SUCCESS, "no error")
-	E(CUDA_ERROR_INVALID_VALUE, "invalid argument")
-	E(CUDA_ERROR_OUT_OF_MEMORY, "out of memory")
-	E(CUDA_ERROR_NOT_INITIALIZED, "initialization error")
-	E(CUDA_ERROR_DEINITIALIZED, "driver shutting down")
-	E(CUDA_ERROR_NO_DEVICE, "no CUDA-capable device is detected")
-	E(CUDA_ERROR_INVALID_DEVICE, "invalid device ordinal")
-	E(CUDA_ERROR_INVALID_IMAGE, "device kernel image is invalid")
-	E(CUDA_ERROR_INVALID_CONTEXT, "invalid device context")
-	E(CUDA_ERROR_MAP_FAILED, "mapping of buffer object failed")
-	E(CUDA_ERROR_UNMAP_FAILED, "unmapping of buffer object failed")
-	E(CUDA_ERROR_ECC_UNCORRECTABLE, "uncorrectable ECC error encountered")
-	E(CUDA_ERROR_UNSUPPORTED_LIMIT, "limit is not supported on this architecture")
-	E(CUDA_ERROR_INVALID_HANDLE, "invalid resource handle")
-	E(CUDA_ERROR_ILLEGAL_STATE, "the operation cannot be performed in the present state")
-	E(CUDA_ERROR_NOT_FOUND, "named symbol not found")
-	E(CUDA_ERROR_NOT_READY, "device not ready")
-	E(CUDA_ERROR_ILLEGAL_ADDRESS, "an illegal memory access was encountered")
-	E(CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES, "too many resources requested for launch")
-	E(CUDA_ERROR_LAUNCH_TIMEOUT, "the launch timed out and was terminated")
-	E(CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED, "peer access is already enabled")
-	E(CUDA_ERROR_PEER_ACCESS_NOT_ENABLED, "peer access has not been enabled")
-	E(CUDA_ERROR_PRIMARY_CONTEXT_ACTIVE, "cannot set while device is active in this process")
-	E(CUDA_ERROR_CONTEXT_IS_DESTROYED, "context is destroyed")
-	E(CUDA_ERROR_ASSERT, "device-side assert triggered")
-	E(CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED, "part or all of the requested memory range is already mapped")
-	E(CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED, "pointer does not correspond to a registered memory region")
-	E(CUDA_ERROR_ILLEGAL_INSTRUCTION, "an illegal instruction was encountered")
-	E(CUDA_ERROR_MISALIGNED_ADDRESS, "misaligned address")
-	E(CUDA_ERROR_LAUNCH_FAILED, "unspecified launch failure")
-	E(CUDA_ERROR_NOT_PERMITTED, "operation not permitted")
-	E(CUDA_ERROR_NOT_SUPPORTED, "operation not supported")
-	E(CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED, "operation not permitted when stream is capturing")
-	E(CUDA_ERROR_STREAM_CAPTURE_INVALIDATED, "operation failed due to a previous error during capture")
-	E(CUDA_ERROR_STREAM_CAPTURE_MERGE, "operation would result in a merge of separate capture sequences")
-	E(CUDA_ERROR_STREAM_CAPTURE_UNMATCHED, "capture was not ended in the same stream as it began")
-	E(CUDA_ERROR_STREAM_CAPTURE_UNJOINED, "capturing stream has unjoined work")
-	E(CUDA_ERROR_STREAM_CAPTURE_ISOLATION, "dependency created on uncaptured work in another stream")
-	E(CUDA_ERROR_STREAM_CAPTURE_IMPLICIT, "operation would make the legacy stream depend on a capturing blocking stream")
-	E(CUDA_ERROR_CAPTURED_EVENT, "operation not permitted on an event last recorded in a capturing stream")
-	E(CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD, "attempt to terminate a thread-local capture sequence from another thread")
-	E(CUDA_ERROR_UNKNOWN, "unknown error")
+	E(CUDA_SUCCESS, "no error") E(CUDA_ERROR_INVALID_VALUE, "invalid argument") E(
+		CUDA_ERROR_OUT_OF_MEMORY, "out of memory") E(CUDA_ERROR_NOT_INITIALIZED,
+													 "initialization error") E(CUDA_ERROR_DEINITIALIZED,
+																			   "driver shutting down")
+		E(CUDA_ERROR_NO_DEVICE, "no CUDA-capable device is detected") E(
+			CUDA_ERROR_INVALID_DEVICE,
+			"invalid device ordinal") E(CUDA_ERROR_INVALID_IMAGE,
+										"device kernel image is invalid") E(CUDA_ERROR_INVALID_CONTEXT,
+																			"invalid device context")
+			E(CUDA_ERROR_MAP_FAILED, "mapping of buffer object failed") E(
+				CUDA_ERROR_UNMAP_FAILED,
+				"unmapping of buffer object failed") E(CUDA_ERROR_ECC_UNCORRECTABLE,
+													   "uncorrectable ECC error encountered")
+				E(CUDA_ERROR_UNSUPPORTED_LIMIT, "limit is not supported on this architecture") E(
+					CUDA_ERROR_INVALID_HANDLE,
+					"invalid resource handle") E(CUDA_ERROR_ILLEGAL_STATE,
+												 "the operation cannot be performed in the present state")
+					E(CUDA_ERROR_NOT_FOUND, "named symbol not found") E(
+						CUDA_ERROR_NOT_READY,
+						"device not ready") E(CUDA_ERROR_ILLEGAL_ADDRESS,
+											  "an illegal memory access was encountered")
+						E(CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES, "too many resources requested for launch") E(
+							CUDA_ERROR_LAUNCH_TIMEOUT,
+							"the launch timed out and was terminated") E(CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED,
+																		 "peer access is already enabled")
+							E(CUDA_ERROR_PEER_ACCESS_NOT_ENABLED, "peer access has not been enabled") E(
+								CUDA_ERROR_PRIMARY_CONTEXT_ACTIVE,
+								"cannot set while device is active in this process") E(CUDA_ERROR_CONTEXT_IS_DESTROYED,
+																					   "context is destroyed")
+								E(CUDA_ERROR_ASSERT, "device-side assert triggered") E(
+									CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED,
+									"part or all of the requested memory range is already mapped")
+									E(CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED,
+									  "pointer does not correspond to a registered memory region")
+										E(CUDA_ERROR_ILLEGAL_INSTRUCTION,
+										  "an illegal instruction was encountered")
+											E(CUDA_ERROR_MISALIGNED_ADDRESS, "misaligned address") E(
+												CUDA_ERROR_LAUNCH_FAILED,
+												"unspecified launch failure") E(CUDA_ERROR_NOT_PERMITTED,
+																				"operation not permitted")
+												E(CUDA_ERROR_NOT_SUPPORTED, "operation not supported") E(
+													CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED,
+													"operation not permitted when stream is capturing")
+													E(CUDA_ERROR_STREAM_CAPTURE_INVALIDATED,
+													  "operation failed due to a previous error during capture")
+														E(CUDA_ERROR_STREAM_CAPTURE_MERGE,
+														  "operation would result in a merge of separate capture sequences")
+															E(CUDA_ERROR_STREAM_CAPTURE_UNMATCHED,
+															  "capture was not ended in the same stream as it began")
+																E(CUDA_ERROR_STREAM_CAPTURE_UNJOINED,
+																  "capturing stream has unjoined work")
+																	E(CUDA_ERROR_STREAM_CAPTURE_ISOLATION,
+																	  "dependency created on uncaptured work in another stream")
+																		E(CUDA_ERROR_STREAM_CAPTURE_IMPLICIT,
+																		  "operation would make the legacy stream depend on a capturing blocking stream")
+																			E(CUDA_ERROR_CAPTURED_EVENT,
+																			  "operation not permitted on an event last recorded in a capturing stream")
+																				E(CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD,
+																				  "attempt to terminate a thread-local capture sequence from another thread")
+																					E(CUDA_ERROR_UNKNOWN,
+																					  "unknown error")
 #undef E
 };
 

@@ -253,7 +253,10 @@ static void drain(struct sim_ctx *ctx, struct sim_stream *only)
 	sim_op_put(joint);
 }
 
-void sim_stream_drain(struct sim_stream *s) { drain(s->ctx, s); }
+void sim_stream_drain(struct sim_stream *s)
+{
+	drain(s->ctx, s);
+}
 
 CUresult sim_ctx_drain(struct sim_ctx *ctx)
 {

@@ -43,7 +43,10 @@ static void thread_ends(void *id)
 	sim_unlock();
 }
 
-static void thread_key_make(void) { pthread_key_create(&thread_key, thread_ends); }
+static void thread_key_make(void)
+{
+	pthread_key_create(&thread_key, thread_ends);
+}
 
 static struct sim_stream *thread_stream(struct sim_ctx *ctx)
 {
@@ -96,8 +99,8 @@ static CUresult create(CUstream *out, unsigned flags, int priority)
 	*out = (CUstream)s;
 	return s ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
 }
-SIM_FN(cuStreamCreate, S_CTX, (CUstream *out, unsigned flags), create(out, flags, 0))
-SIM_FN(cuStreamCreateWithPriority, S_CTX, (CUstream *out, unsigned flags, int priority),
+SIM_FN(cuStreamCreate, S_CTX, (CUstream * out, unsigned flags), create(out, flags, 0))
+SIM_FN(cuStreamCreateWithPriority, S_CTX, (CUstream * out, unsigned flags, int priority),
 	   create(out, flags, priority))
 
 static CUresult sticky(const struct sim_stream *s)
@@ -170,8 +173,8 @@ static CUresult wait_event(bool per_thread, CUstream handle, CUevent event, unsi
 	sim_unlock();
 	return result;
 }
-SIM_TWIN(cuStreamWaitEvent, _ptsz, S_HOST, (CUstream handle, CUevent event, unsigned flags), wait_event, handle,
-		 event, flags)
+SIM_TWIN(cuStreamWaitEvent, _ptsz, S_HOST, (CUstream handle, CUevent event, unsigned flags), wait_event,
+		 handle, event, flags)
 
 /* ---- questions ---- */
 
@@ -207,7 +210,8 @@ SIM_TWIN(cuStreamGetDevice, _ptsz, S_DEV, (CUstream s, CUdevice *out), ask, s, o
 
 /* ---- host functions ---- */
 
-static CUresult host_func(bool per_thread, CUstream handle, CUhostFn fn, CUstreamCallback callback, void *user)
+static CUresult host_func(bool per_thread, CUstream handle, CUhostFn fn, CUstreamCallback callback,
+						  void *user)
 {
 	if (!fn && !callback)
 		return CUDA_ERROR_INVALID_VALUE;

@@ -4,22 +4,23 @@
  */
 #include "sim_internal.h"
 
-#define OLD(sym, params)                       \
-	CUresult sym params                        \
-	{                                          \
-		SIM_ENTER(sym, S_CTX);                 \
-		return CUDA_ERROR_INVALID_CONTEXT;     \
+#define OLD(sym, params)                   \
+	CUresult sym params                    \
+	{                                      \
+		SIM_ENTER(sym, S_CTX);             \
+		return CUDA_ERROR_INVALID_CONTEXT; \
 	}
 
 #pragma GCC diagnostic ignored "-Wunused-parameter"
 
 OLD(cuMemGetInfo, (unsigned int *available, unsigned int *total))
-OLD(cuMemAlloc, (CUdeviceptr_v1 *ptr, unsigned int n))
-OLD(cuMemAllocPitch, (CUdeviceptr_v1 *ptr, unsigned int *pitch, unsigned int w, unsigned int h, unsigned int element))
+OLD(cuMemAlloc, (CUdeviceptr_v1 * ptr, unsigned int n))
+OLD(cuMemAllocPitch,
+	(CUdeviceptr_v1 * ptr, unsigned int *pitch, unsigned int w, unsigned int h, unsigned int element))
 OLD(cuMemFree, (CUdeviceptr_v1 ptr))
-OLD(cuMemGetAddressRange, (CUdeviceptr_v1 *base, unsigned int *size, CUdeviceptr_v1 ptr))
+OLD(cuMemGetAddressRange, (CUdeviceptr_v1 * base, unsigned int *size, CUdeviceptr_v1 ptr))
 OLD(cuMemAllocHost, (void **ptr, unsigned int n))
-OLD(cuMemHostGetDevicePointer, (CUdeviceptr_v1 *out, void *ptr, unsigned int flags))
+OLD(cuMemHostGetDevicePointer, (CUdeviceptr_v1 * out, void *ptr, unsigned int flags))
 OLD(cuMemcpyHtoD, (CUdeviceptr_v1 dst, const void *src, unsigned int n))
 OLD(cuMemcpyDtoH, (void *dst, CUdeviceptr_v1 src, unsigned int n))
 OLD(cuMemcpyDtoD, (CUdeviceptr_v1 dst, CUdeviceptr_v1 src, unsigned int n))

@@ -41,7 +41,10 @@ bool sim_vmm_reserved(uintptr_t at, uintptr_t *base, size_t *size)
 	return r != NULL;
 }
 
-static bool granular(uint64_t n) { return n && n % SIM_GRANULARITY == 0; }
+static bool granular(uint64_t n)
+{
+	return n && n % SIM_GRANULARITY == 0;
+}
 
 CUresult cuMemGetAllocationGranularity(size_t *out, const CUmemAllocationProp *prop,
 									   CUmemAllocationGranularity_flags option)
@@ -53,7 +56,8 @@ CUresult cuMemGetAllocationGranularity(size_t *out, const CUmemAllocationProp *p
 	return CUDA_SUCCESS;
 }
 
-CUresult cuMemAddressReserve(CUdeviceptr *out, size_t size, size_t align, CUdeviceptr hint, unsigned long long flags)
+CUresult cuMemAddressReserve(CUdeviceptr *out, size_t size, size_t align, CUdeviceptr hint,
+							 unsigned long long flags)
 {
 	SIM_ENTER(cuMemAddressReserve, S_DEV);
 	(void)hint; /* real drivers need not honour it either */
@@ -148,7 +152,8 @@ CUresult cuMemRetainAllocationHandle(CUmemGenericAllocationHandle *out, void *pt
 	return result;
 }
 
-CUresult cuMemGetAllocationPropertiesFromHandle(CUmemAllocationProp *prop, CUmemGenericAllocationHandle handle)
+CUresult cuMemGetAllocationPropertiesFromHandle(CUmemAllocationProp *prop,
+												CUmemGenericAllocationHandle handle)
 {
 	SIM_ENTER(cuMemGetAllocationPropertiesFromHandle, S_DEV);
 	if (!prop || !handle)
@@ -171,8 +176,13 @@ CUresult cuMemMap(CUdeviceptr ptr, size_t size, size_t offset, CUmemGenericAlloc
 	struct reservation *r = reservation_of(ptr, size);
 	if (r && size <= phys->size) {
 		struct sim_range range = {
-			.base = ptr, .size = size, .kind = MEM_VMM, .dev = phys->dev ? phys->dev : &sim.dev[0], .phys = phys,
-			.va_base = r->base, .va_size = r->size,
+			.base = ptr,
+			.size = size,
+			.kind = MEM_VMM,
+			.dev = phys->dev ? phys->dev : &sim.dev[0],
+			.phys = phys,
+			.va_base = r->base,
+			.va_size = r->size,
 		};
 		if (sim_range_add(&range)) {
 			phys->refs++;

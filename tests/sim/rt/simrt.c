@@ -21,11 +21,11 @@ static struct {
 
 /* An older driver lacks the function: the call answers as a missing feature. */
 #define CALL(member, ...) (drv.member ? (int)drv.member(__VA_ARGS__) : (int)CUDA_ERROR_NOT_SUPPORTED)
-#define READY()                                \
-	do {                                       \
-		int ready_ = thread_ready();           \
-		if (ready_)                            \
-			return ready_;                     \
+#define READY()                      \
+	do {                             \
+		int ready_ = thread_ready(); \
+		if (ready_)                  \
+			return ready_;           \
 	} while (0)
 
 static __typeof__(&cuGetProcAddress_v2) resolver;
@@ -150,37 +150,41 @@ int rtFreeAsync(void *ptr, void *stream)
 
 /* ---- copies: the runtime picks the driver call by kind ---- */
 
-#define COPY(suffix)                                                  \
-	READY();                                                          \
-	CUdeviceptr d = (CUdeviceptr)dst, s = (CUdeviceptr)src;           \
-	switch (kind) {                                                   \
-	case RT_H2D:                                                      \
-		return CALL(h2d##suffix, d, src, n);                          \
-	case RT_D2H:                                                      \
-		return CALL(d2h##suffix, dst, s, n);                          \
-	case RT_D2D:                                                      \
-		return CALL(d2d##suffix, d, s, n);                            \
-	default:                                                          \
-		return CALL(copy##suffix, d, s, n);                           \
+#define COPY(suffix)                                        \
+	READY();                                                \
+	CUdeviceptr d = (CUdeviceptr)dst, s = (CUdeviceptr)src; \
+	switch (kind) {                                         \
+	case RT_H2D: return CALL(h2d##suffix, d, src, n);       \
+	case RT_D2H: return CALL(d2h##suffix, dst, s, n);       \
+	case RT_D2D: return CALL(d2d##suffix, d, s, n);         \
+	default: return CALL(copy##suffix, d, s, n);            \
 	}
-#define COPY_ASYNC(suffix)                                            \
-	READY();                                                          \
-	CUdeviceptr d = (CUdeviceptr)dst, s = (CUdeviceptr)src;           \
-	switch (kind) {                                                   \
-	case RT_H2D:                                                      \
-		return CALL(h2d##suffix, d, src, n, stream);                  \
-	case RT_D2H:                                                      \
-		return CALL(d2h##suffix, dst, s, n, stream);                  \
-	case RT_D2D:                                                      \
-		return CALL(d2d##suffix, d, s, n, stream);                    \
-	default:                                                          \
-		return CALL(copy##suffix, d, s, n, stream);                   \
+#define COPY_ASYNC(suffix)                                    \
+	READY();                                                  \
+	CUdeviceptr d = (CUdeviceptr)dst, s = (CUdeviceptr)src;   \
+	switch (kind) {                                           \
+	case RT_H2D: return CALL(h2d##suffix, d, src, n, stream); \
+	case RT_D2H: return CALL(d2h##suffix, dst, s, n, stream); \
+	case RT_D2D: return CALL(d2d##suffix, d, s, n, stream);   \
+	default: return CALL(copy##suffix, d, s, n, stream);      \
 	}
 
-int rtMemcpy(void *dst, const void *src, size_t n, int kind) { COPY() }
-int rtMemcpy_ptds(void *dst, const void *src, size_t n, int kind) { COPY(_ptds) }
-int rtMemcpyAsync(void *dst, const void *src, size_t n, int kind, void *stream) { COPY_ASYNC(_async) }
-int rtMemcpyAsync_ptsz(void *dst, const void *src, size_t n, int kind, void *stream) { COPY_ASYNC(_async_ptsz) }
+int rtMemcpy(void *dst, const void *src, size_t n, int kind)
+{
+	COPY()
+}
+int rtMemcpy_ptds(void *dst, const void *src, size_t n, int kind)
+{
+	COPY(_ptds)
+}
+int rtMemcpyAsync(void *dst, const void *src, size_t n, int kind, void *stream)
+{
+	COPY_ASYNC(_async)
+}
+int rtMemcpyAsync_ptsz(void *dst, const void *src, size_t n, int kind, void *stream)
+{
+	COPY_ASYNC(_async_ptsz)
+}
 
 int rtMemset(void *dst, int value, size_t n)
 {
@@ -202,7 +206,10 @@ int rtStreamCreateWithFlags(void **stream, unsigned flags)
 	return CALL(stream_create, (CUstream *)stream, flags);
 }
 
-int rtStreamCreate(void **stream) { return rtStreamCreateWithFlags(stream, 0); }
+int rtStreamCreate(void **stream)
+{
+	return rtStreamCreateWithFlags(stream, 0);
+}
 
 #define SIMPLE(function, params, ...) \
 	int function params               \
