@@ -1,4 +1,9 @@
+#define _GNU_SOURCE
 #include "route.h"
+
+#include <errno.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
 #include "real.h"
 #include "stats.h"
@@ -25,11 +30,22 @@ static bool ask(CUdeviceptr p, struct pointer_info *info)
 	return REAL(cuPointerGetAttributes)(5, what, where, p) == CUDA_SUCCESS;
 }
 
+/*
+ * False where reading would fault: a freed device pointer, which the driver answers with
+ * an error, or a page that the program's fault handler repairs. The kernel reads the
+ * eight bytes before it refuses the first argument; nothing changes.
+ */
+static bool readable(CUdeviceptr p)
+{
+	return syscall(SYS_rt_sigprocmask, -1, p & ~(CUdeviceptr)7, NULL, 8) != -1 || errno != EFAULT;
+}
+
+/* Looks at both ends only: what is between is the program's word. */
 static bool pageable(CUdeviceptr p, size_t bytes)
 {
 	struct pointer_info first, last;
 	return p && bytes && ask(p, &first) && !first.type && !first.managed && ask(p + bytes - 1, &last) &&
-		   !last.type && !last.managed;
+		   !last.type && !last.managed && readable(p) && readable(p + bytes - 1);
 }
 
 static bool on_device(CUdeviceptr p, size_t bytes, const struct pointer_info *info, int device)
