@@ -5,6 +5,7 @@
 
 loader_cc=("${CC:-cc}")
 loader_run=()
+loader_python=$(command -v python3)
 preload_env() { printf '%s\n' env "$@"; }
 . "$here/loader/cases.sh"
 build_loader

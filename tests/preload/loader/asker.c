@@ -26,6 +26,14 @@ void *ask_open(const char *file, int mode)
 	return handle;
 }
 
+/* cuGetProcAddress_v2 as `resolve`, called from here. */
+void *ask_driver(int (*resolve)(const char *, void **, int, unsigned long long, int *), const char *name)
+{
+	void *fn = 0;
+
+	return resolve(name, &fn, 12000, 0, 0) == 0 ? fn : 0;
+}
+
 #ifdef USER
 int cuInit(unsigned int flags);
 

@@ -33,7 +33,7 @@ build_loader()
 	compile -rdynamic -o "$work/own" "$d/own.c" -ldl
 	compile -o "$work/weak" "$d/weak.c" -Wl,--unresolved-symbols=ignore-all
 	compile -o "$work/stress" "$d/stress.c" -ldl -lpthread
-	compile -o "$work/linked" "$d/linked.c" "$work/drv/libcuda.so.1" -lpthread
+	compile -fPIE -pie -o "$work/linked" "$d/linked.c" "$work/drv/libcuda.so.1" -ldl -lpthread
 }
 
 # run_case OUTPUT PRELOAD PROGRAM ARGUMENTS...: path, extra (array) are set by the caller
@@ -89,6 +89,11 @@ run_cases()
 	hooked 6 'explicit handles' "$work/probe" handle
 	untouched 'the driver and tools see the driver' "$work/probe" left_alone
 	hooked 4 'driver in the global scope' "$work/probe" global
+	hooked 4 'cuGetProcAddress by caller' "$work/probe" resolver
+	run_case turbo "$LIBTURBO" "$work/probe" alias
+	printf '%s@libturbo.so\n' 'by address: cuMemcpyHtoD_v2' 'by one name: cuMemFree' \
+		'by the other: cuMemcpyHtoD_v2' | cmp -s - "$work/turbo.out" && ok 'two names of one function' ||
+		fail "two names of one function: $(cat "$work/turbo.out")"
 	untouched 'driver in another local scope' "$work/probe" local
 	hooked 2 'driver in the caller'\''s scope' "$work/probe" user
 	untouched 'RTLD_NEXT of a library behind libturbo' "$work/probe" user_next
@@ -100,9 +105,9 @@ run_cases()
 	untouched 'dlmopen (not caught)' "$work/probe" dlmopen
 	untouched 'no memory' "$work/nomalloc"
 	untouched "a program's own cuInit" "$work/own"
-	untouched 'linked program, arguments' "$work/linked"
+	hooked 2 'linked program, arguments' "$work/linked"
 	extra=(LD_BIND_NOW=1)
-	untouched 'linked program, LD_BIND_NOW' "$work/linked"
+	hooked 2 'linked program, LD_BIND_NOW' "$work/linked"
 	hooked 6 'explicit handles, LD_BIND_NOW' "$work/probe" handle
 	extra=()
 	hooked 3 'driver unloaded and another loaded' "$work/probe" reload "$work/drv/libcuda.so.1" "$work/drv2/libcuda.so.1"
@@ -130,7 +135,18 @@ run_cases()
 
 	deepbind_cases
 	interposer_cases
+	[ -z "${loader_python:-}" ] || hooked 1 'python ctypes' "$loader_python" -c "$python_case"
 }
+
+python_case='import ctypes
+driver = ctypes.CDLL("libcuda.so.1")
+print("cuInit:", driver.cuInit(7))
+address = ctypes.cast(driver.cuInit, ctypes.c_void_p).value
+for line in open("/proc/self/maps"):
+    low, high = (int(part, 16) for part in line.split()[0].split("-"))
+    if low <= address < high:
+        print("cuInit@" + line.split("/")[-1].strip())
+'
 
 deepbind_cases()
 {

@@ -2,8 +2,10 @@
  * linked.c - a program linked with libcuda.so.1: the first counted call of a thread finds an
  * unbound slot and no lane, and must arrive with all arguments all the same.
  */
+#include <dlfcn.h>
 #include <pthread.h>
 #include <stdio.h>
+#include <string.h>
 
 int cuInit(unsigned int flags);
 double cuLaunchKernel(long a, long b, long c, long d, long e, long f, long g, long h, double i, double j,
@@ -16,6 +18,13 @@ static void *call(void *arg)
 	for (int i = 0; i < 100; i++)
 		*sum += cuLaunchKernel(1, 2, 3, 4, 5, 6, 7, 8, 9.5, 10.5, 11.5, 12.5, 13.5, 14.5, 15.5, 16.5, 17.5);
 	return NULL;
+}
+
+static void show(const char *what, void *fn)
+{
+	Dl_info info;
+
+	printf("%s@%s\n", what, dladdr(fn, &info) ? strrchr(info.dli_fname, '/') + 1 : "?");
 }
 
 int main(void)
@@ -32,5 +41,7 @@ int main(void)
 		printf("thread %d: %.1f\n", i, sums[i]);
 	}
 	printf("cuInit: %d\n", cuInit(5));
+	show("cuInit", (void *)cuInit);
+	show("cuLaunchKernel", (void *)cuLaunchKernel);
 	return 0;
 }

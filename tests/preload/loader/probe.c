@@ -100,6 +100,40 @@ static void case_left_alone(void)
 	show("the driver, dlopen(NULL)", driver(dlopen(NULL, RTLD_NOW), "cuInit"));
 }
 
+/* cuGetProcAddress, called by whom? */
+typedef int resolve_fn(const char *, void **, int, unsigned long long, int *);
+typedef void *ask_driver_fn(resolve_fn *resolve, const char *name);
+
+static void case_resolver(void)
+{
+	static const char *const libraries[] = {"libasker.so", "libcupti.so.13", "libToolsInjection64.so"};
+	void *handle = open_library("libcuda.so.1", RTLD_NOW | RTLD_LOCAL), *fn = NULL;
+	resolve_fn *resolve = (resolve_fn *)dlsym(handle, "cuGetProcAddress_v2");
+
+	show("resolver", (void *)resolve);
+	for (unsigned i = 0; i < sizeof(libraries) / sizeof(libraries[0]); i++) {
+		void *library = open_library(libraries[i], RTLD_NOW | RTLD_LOCAL);
+		ask_driver_fn *ask = (ask_driver_fn *)dlsym(library, "ask_driver");
+
+		show(libraries[i], ask(resolve, "name"));
+		show("  once more", ask(resolve, "name"));
+	}
+	printf("status: %d\n", resolve("name", &fn, 12000, 0, NULL));
+	show("the program", fn);
+}
+
+/* The driver gives two names one address. */
+static void case_alias(void)
+{
+	void *handle = open_library("libcuda.so.1", RTLD_NOW | RTLD_LOCAL), *fn = NULL;
+	resolve_fn *resolve = (resolve_fn *)dlsym(handle, "cuGetProcAddress_v2");
+
+	resolve("alias", &fn, 12000, 0, NULL);
+	show("by address", fn);
+	show("by one name", dlsym(handle, "cuMemFree"));
+	show("by the other", dlsym(handle, "cuMemcpyHtoD_v2"));
+}
+
 /* ---- scopes ---- */
 
 static void case_no_driver(void)
@@ -334,6 +368,8 @@ int main(int argc, char **argv)
 		{"deepbind", case_deepbind},
 		{"runpath", case_runpath},
 		{"dlmopen", case_dlmopen},
+		{"resolver", case_resolver},
+		{"alias", case_alias},
 	};
 
 	if (argc == 4 && strcmp(argv[1], "reload") == 0)

@@ -24,6 +24,8 @@ enum sim_side sim_side_of(uintptr_t addr, size_t n)
 	enum sim_kind kind = r->kind;
 	if (kind == MEM_VMM && !r->accessible)
 		return SIDE_BAD;
+	if (addr + n < addr)
+		return SIDE_BAD;
 	/* Mapped pieces may follow each other without a gap. */
 	for (uintptr_t end = addr + n; end > r->base + r->size;) {
 		r = kind == MEM_VMM ? sim_range_find(r->base + r->size) : NULL;
