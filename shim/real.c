@@ -49,7 +49,7 @@ static struct library libraries[HOOK_LIB_COUNT] = {
 /* The list as of the last walk. */
 static uint64_t seen_adds, seen_subs;
 static unsigned seen_objects;
-/* 1 while a thread is in sync(); found set only by a signal handler inside it, or by a child
+/* 1 while a thread is in sync_body() or refill_body(); found set only by a signal handler inside it, or by a child
  * forked in the middle of it. */
 static int syncing;
 /* libturbo.so's own range; set by the first walk (relaxed: both are constant then). */
@@ -360,8 +360,11 @@ static void refill_body(uint64_t adds, uint64_t subs, void *arg)
 	enum hook_id id = *(enum hook_id *)arg;
 	const struct library *library = &libraries[hook_table[id].lib];
 
+	if (__atomic_exchange_n(&syncing, 1, __ATOMIC_ACQUIRE))
+		return;
 	if (library->bound && library->copies == 1 && adds == seen_adds && subs == seen_subs)
 		set_slot(id, provider_fn[id] ? provider_fn[id] : not_found(id));
+	__atomic_store_n(&syncing, 0, __ATOMIC_RELEASE);
 }
 
 void *real_resolve_lazy(enum hook_id id, const void *caller)

@@ -135,7 +135,7 @@ run_cases()
 
 	deepbind_cases
 	interposer_cases
-	[ -z "${loader_python:-}" ] || hooked 1 'python ctypes' "$loader_python" -c "$python_case"
+	[ -z "${loader_python:-}" ] || python_cases
 }
 
 python_case='import ctypes
@@ -147,6 +147,14 @@ for line in open("/proc/self/maps"):
     if low <= address < high:
         print("cuInit@" + line.split("/")[-1].strip())
 '
+
+python_cases()
+{
+	local other_bare= other_before= other_after=
+
+	hooked 1 'python ctypes' "$loader_python" -c "$python_case"
+	[ "$(wc -l <"$work/bare.out")" = 2 ] || fail "python ctypes: $(cat "$work/bare".{out,err})"
+}
 
 deepbind_cases()
 {

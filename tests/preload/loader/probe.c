@@ -160,7 +160,7 @@ static void case_global(void)
 
 	show("RTLD_DEFAULT", dlsym(RTLD_DEFAULT, "cuInit"));
 	show("RTLD_NEXT", dlsym(RTLD_NEXT, "cuInit"));
-	show("dlopen(NULL)", dlsym(dlopen(NULL, RTLD_NOW), "cuMemcpyHtoD_v2"));
+	show("dlopen(NULL)", dlsym(dlopen(NULL, RTLD_NOW), "cuLaunchKernel"));
 	show("a library's RTLD_DEFAULT", ask(RTLD_DEFAULT, "cuInit"));
 }
 
