@@ -15,6 +15,14 @@
 #include <unistd.h>
 
 #define FORKS 60
+
+/* LeakSanitizer's check at exit() takes what the parent's other threads had for lost, and
+ * may wait for their locks, bare as well. */
+#ifdef __has_feature
+#define LEAVE_BY_EXIT !__has_feature(address_sanitizer)
+#else
+#define LEAVE_BY_EXIT 1
+#endif
 #define THREADS 3
 
 static void *driver;
@@ -57,7 +65,7 @@ static int child(int number)
 	lib = dlopen("libm.so.6", RTLD_NOW | RTLD_LOCAL);
 	if (!lib || !dlsym(lib, "cos"))
 		return 3;
-	if (number % 2)
+	if (number % 2 && LEAVE_BY_EXIT)
 		exit(0);
 	return 0;
 }

@@ -1,5 +1,5 @@
 /*
- * life.c - a program that begins and ends in the ways programs do; test_life.sh runs it.
+ * engagement.c - a program that begins and ends in the ways programs do; test_engagement.sh runs it.
  *
  * It loads the driver as a runtime would and prints what it finds about its own stats
  * file. Everything it prints is the same bare and preloaded, but for "file=".
@@ -69,7 +69,7 @@ static void after_vfork(void)
 	fflush(stdout);
 	pid = vfork();
 	if (pid == 0) {
-		execl("/proc/self/exe", "life", "plain", (char *)NULL);
+		execl("/proc/self/exe", "engagement", "plain", (char *)NULL);
 		_exit(1);
 	}
 	reap(pid);
@@ -115,7 +115,7 @@ int main(int argc, char **argv)
 	else if (strcmp(how, "clone") == 0)
 		after_clone();
 	else if (strcmp(how, "exec") == 0)
-		execl("/proc/self/exe", "life", "plain", (char *)NULL);
+		execl("/proc/self/exe", "engagement", "plain", (char *)NULL);
 	else if (strcmp(how, "_exit") == 0)
 		_exit(3);
 	else if (strcmp(how, "kill") == 0)
