@@ -66,6 +66,9 @@ void copy_open(void)
 		exit(77);
 	}
 	open_sim();
+	const char *san = getenv("SAN");
+	fx.san = san && *san;
+	fx.tsan = san && !strcmp(san, "thread");
 	fx.preloaded = counters_preloaded();
 	if (fx.preloaded && !counters_open())
 		die("libturbo.so is preloaded and has no stats file");
