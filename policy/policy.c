@@ -14,11 +14,11 @@ const struct policy *const policy_table[] = {
 const int policy_count = sizeof(policy_table) / sizeof(policy_table[0]);
 
 /* Calls one member of every policy that has it, in table order. */
-#define WALK(member, ...)                                   \
-	do {                                                    \
-		for (int i = 0; i < policy_count; i++)              \
-			if (policy_table[i]->member)                    \
-				policy_table[i]->member(__VA_ARGS__);       \
+#define WALK(member, ...)                             \
+	do {                                              \
+		for (int i = 0; i < policy_count; i++)        \
+			if (policy_table[i]->member)              \
+				policy_table[i]->member(__VA_ARGS__); \
 	} while (0)
 
 void policies_start(void)

@@ -59,16 +59,16 @@ static void capture_end(CUstream stream, bool per_thread, CUresult status)
 	guard_leave();
 }
 
-#define BEGIN_CAPTURE(symbol, stream, per_thread, ...)           \
-	do {                                                         \
-		CUresult status;                                         \
-		bool noted;                                              \
-		stats_call(HOOK_##symbol);                               \
-		noted = capture_begin(stream, per_thread);               \
-		status = REAL(symbol)(__VA_ARGS__);                      \
-		if (noted && status != CUDA_SUCCESS)                     \
-			capture_end(stream, per_thread, CUDA_SUCCESS);       \
-		return status;                                           \
+#define BEGIN_CAPTURE(symbol, stream, per_thread, ...)     \
+	do {                                                   \
+		CUresult status;                                   \
+		bool noted;                                        \
+		stats_call(HOOK_##symbol);                         \
+		noted = capture_begin(stream, per_thread);         \
+		status = REAL(symbol)(__VA_ARGS__);                \
+		if (noted && status != CUDA_SUCCESS)               \
+			capture_end(stream, per_thread, CUDA_SUCCESS); \
+		return status;                                     \
 	} while (0)
 
 TURBO_EXPORT CUresult cuStreamBeginCapture(CUstream stream)
@@ -98,9 +98,9 @@ TURBO_EXPORT CUresult cuStreamBeginCaptureToGraph(CUstream stream, CUgraph graph
 	BEGIN_CAPTURE(cuStreamBeginCaptureToGraph, stream, false, stream, graph, deps, data, count, mode);
 }
 
-TURBO_EXPORT CUresult cuStreamBeginCaptureToGraph_ptsz(CUstream stream, CUgraph graph, const CUgraphNode *deps,
-													   const CUgraphEdgeData *data, size_t count,
-													   CUstreamCaptureMode mode)
+TURBO_EXPORT CUresult cuStreamBeginCaptureToGraph_ptsz(CUstream stream, CUgraph graph,
+													   const CUgraphNode *deps, const CUgraphEdgeData *data,
+													   size_t count, CUstreamCaptureMode mode)
 {
 	BEGIN_CAPTURE(cuStreamBeginCaptureToGraph_ptsz, stream, true, stream, graph, deps, data, count, mode);
 }
@@ -197,14 +197,14 @@ static void primary_released(CUdevice device, CUresult status)
 		context_gone(NULL, device);
 }
 
-#define PRIMARY(symbol, told)                                    \
-	TURBO_EXPORT CUresult symbol(CUdevice device)                \
-	{                                                            \
-		CUresult status;                                         \
-		stats_call(HOOK_##symbol);                               \
-		status = REAL(symbol)(device);                       \
-		told(device, status);                                    \
-		return status;                                           \
+#define PRIMARY(symbol, told)                     \
+	TURBO_EXPORT CUresult symbol(CUdevice device) \
+	{                                             \
+		CUresult status;                          \
+		stats_call(HOOK_##symbol);                \
+		status = REAL(symbol)(device);            \
+		told(device, status);                     \
+		return status;                            \
 	}
 
 PRIMARY(cuDevicePrimaryCtxReset, primary_reset)

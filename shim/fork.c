@@ -21,12 +21,8 @@
 
 /* In order: the process state first, so that policies can ask it. */
 static void (*const child_handlers[])(void) = {
-	life_fork_child,
-	stats_fork_child,
-	elfsym_fork_child,
-	real_fork_child,
-	unwind_fork_child,
-	policies_fork_child,
+	life_fork_child, stats_fork_child,  elfsym_fork_child,
+	real_fork_child, unwind_fork_child, policies_fork_child,
 };
 
 static void fork_child(void)

@@ -20,8 +20,17 @@ struct turbo_tls {
 
 extern __thread struct turbo_tls turbo_tls __attribute__((tls_model("initial-exec")));
 
-static inline bool guard_inside(void) { return turbo_tls.depth != 0; }
-static inline void guard_enter(void) { turbo_tls.depth++; }
-static inline void guard_leave(void) { turbo_tls.depth--; }
+static inline bool guard_inside(void)
+{
+	return turbo_tls.depth != 0;
+}
+static inline void guard_enter(void)
+{
+	turbo_tls.depth++;
+}
+static inline void guard_leave(void)
+{
+	turbo_tls.depth--;
+}
 
 #endif

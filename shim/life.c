@@ -10,9 +10,9 @@
 /* CUDA_GOING: one thread is telling the policies. CUDA_GONE: a forked child's inheritance. */
 enum cuda_state { CUDA_NONE, CUDA_GOING, CUDA_READY, CUDA_GONE };
 
-static bool active;   /* constant after the constructor */
-static int engaged;   /* relaxed: set once, nothing is published by it */
-static int cuda;      /* enum cuda_state; release when READY, so that a reader sees what policies set up */
+static bool active; /* constant after the constructor */
+static int engaged; /* relaxed: set once, nothing is published by it */
+static int cuda;    /* enum cuda_state; release when READY, so that a reader sees what policies set up */
 
 void life_start(bool is_active, bool is_engaged)
 {
@@ -49,8 +49,8 @@ void life_cuda_ready(void)
 {
 	int expected = CUDA_NONE;
 
-	if (!active || !__atomic_compare_exchange_n(&cuda, &expected, CUDA_GOING, false, __ATOMIC_ACQUIRE,
-												__ATOMIC_RELAXED))
+	if (!active ||
+		!__atomic_compare_exchange_n(&cuda, &expected, CUDA_GOING, false, __ATOMIC_ACQUIRE, __ATOMIC_RELAXED))
 		return;
 	real_bind(HOOK_LIB_CUDA);
 	__atomic_store_n(&engaged, 1, __ATOMIC_RELAXED);

@@ -19,10 +19,10 @@ void log_start(void);
 
 void log_write(enum log_level level, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 
-#define log_at(level, ...)                       \
-	do {                                         \
-		if ((int)(level) <= log_level)           \
-			log_write((level), __VA_ARGS__);     \
+#define log_at(level, ...)                   \
+	do {                                     \
+		if ((int)(level) <= log_level)       \
+			log_write((level), __VA_ARGS__); \
 	} while (0)
 #define log_error(...) log_at(LOG_ERROR, __VA_ARGS__)
 #define log_warn(...) log_at(LOG_WARN, __VA_ARGS__)
@@ -30,11 +30,11 @@ void log_write(enum log_level level, const char *fmt, ...) __attribute__((format
 #define log_debug(...) log_at(LOG_DEBUG, __VA_ARGS__)
 
 /* At most one line a call site and process. */
-#define log_once(level, ...)                                               \
-	do {                                                                   \
-		static int said_;                                                  \
-		if (!__atomic_exchange_n(&said_, 1, __ATOMIC_RELAXED))             \
-			log_at(level, __VA_ARGS__);                                    \
+#define log_once(level, ...)                                   \
+	do {                                                       \
+		static int said_;                                      \
+		if (!__atomic_exchange_n(&said_, 1, __ATOMIC_RELAXED)) \
+			log_at(level, __VA_ARGS__);                        \
 	} while (0)
 
 #endif

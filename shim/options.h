@@ -37,13 +37,13 @@ void options_parse(char *const *envp, option_bad_fn *bad, void *arg);
 
 /* One row, for tools and documentation. */
 struct option_row {
-	const char *name;     /* "TURBO_COPY" */
+	const char *name; /* "TURBO_COPY" */
 	enum option_kind kind;
-	const char *values;   /* "off|on|early", "1..64|auto", "path" */
-	const char *safe;     /* value under TURBO=safe */
-	const char *max;      /* value under TURBO=max */
-	const char *off;      /* value under TURBO=off and TURBO=observe */
-	const char *text;     /* one sentence */
+	const char *values; /* "off|on|early", "1..64|auto", "path" */
+	const char *safe;   /* value under TURBO=safe */
+	const char *max;    /* value under TURBO=max */
+	const char *off;    /* value under TURBO=off and TURBO=observe */
+	const char *text;   /* one sentence */
 };
 extern const struct option_row option_table[OPT_COUNT];
 

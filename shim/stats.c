@@ -46,5 +46,6 @@ void stats_fork_child(void)
 {
 	if (!stats_file_forget() && __atomic_load_n(&lanes_given, __ATOMIC_RELAXED) == 0)
 		return;
-	mmap(&stats_area, sizeof(stats_area), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0);
+	mmap(&stats_area, sizeof(stats_area), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1,
+		 0);
 }

@@ -56,13 +56,22 @@ static inline void stats_cell_add(unsigned cell, uint64_t n)
 }
 
 /* One call of a hooked symbol. */
-static inline void stats_call(enum hook_id id) { stats_cell_add(id, 1); }
+static inline void stats_call(enum hook_id id)
+{
+	stats_cell_add(id, 1);
+}
 /* Add to a named counter of counters.def. */
-static inline void stats_add(enum stats_counter c, uint64_t n) { stats_cell_add(HOOK_COUNT + c, n); }
+static inline void stats_add(enum stats_counter c, uint64_t n)
+{
+	stats_cell_add(HOOK_COUNT + c, n);
+}
 
 /* Sum over the lanes. Not a snapshot: cells move while it reads. */
 uint64_t stats_cell_sum(unsigned cell);
-static inline uint64_t stats_get(enum stats_counter c) { return stats_cell_sum(HOOK_COUNT + c); }
+static inline uint64_t stats_get(enum stats_counter c)
+{
+	return stats_cell_sum(HOOK_COUNT + c);
+}
 
 /* Put the area into /dev/shm (or TMPDIR) under this process's name; on failure the
  * counters stay private. Once a process; called when it is engaged. */

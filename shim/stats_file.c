@@ -32,7 +32,7 @@ static pid_t owner;
 
 struct names {
 	int fd;
-	off_t at;        /* file offset of the next flush */
+	off_t at; /* file offset of the next flush */
 	size_t used;
 	bool failed;
 	char buf[4096];
@@ -125,7 +125,8 @@ static bool reserve(int fd, uint64_t bytes)
 	struct rlimit limit;
 
 	/* Growing a file beyond the limit would raise SIGXFSZ. */
-	if (getrlimit(RLIMIT_FSIZE, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY && limit.rlim_cur < bytes + 65536) {
+	if (getrlimit(RLIMIT_FSIZE, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY &&
+		limit.rlim_cur < bytes + 65536) {
 		errno = EFBIG;
 		return false;
 	}

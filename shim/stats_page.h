@@ -24,20 +24,20 @@ struct stats_header {
 			char magic[8];
 			uint32_t version;
 			uint32_t pid;
-			uint64_t start_ns;      /* CLOCK_REALTIME at publication */
-			uint64_t start_ticks;   /* field 22 of /proc/PID/stat: tells a reused pid apart */
+			uint64_t start_ns;    /* CLOCK_REALTIME at publication */
+			uint64_t start_ticks; /* field 22 of /proc/PID/stat: tells a reused pid apart */
 			uint32_t lanes;
-			uint32_t cells;         /* 64-bit cells a lane */
-			uint32_t calls;         /* first `calls` cells count calls by symbol */
-			uint32_t lane_bytes;    /* stride */
-			uint64_t lanes_off;     /* byte offset of lane 0 in the file */
-			uint64_t names_off;     /* text: one "name\tunit\tsentence\n" a cell, in cell order */
+			uint32_t cells;      /* 64-bit cells a lane */
+			uint32_t calls;      /* first `calls` cells count calls by symbol */
+			uint32_t lane_bytes; /* stride */
+			uint64_t lanes_off;  /* byte offset of lane 0 in the file */
+			uint64_t names_off;  /* text: one "name\tunit\tsentence\n" a cell, in cell order */
 			uint64_t names_bytes;
-			uint32_t engaged;       /* 1 once engaged */
-			uint32_t request;       /* written by `turbo record` (later) */
-			char version_text[32];  /* libturbo's version */
-			char command[256];      /* argv joined by blanks, truncated */
-			uint64_t pid_ns;        /* inode of /proc/PID/ns/pid: `pid` means nothing in another one */
+			uint32_t engaged;      /* 1 once engaged */
+			uint32_t request;      /* written by `turbo record` (later) */
+			char version_text[32]; /* libturbo's version */
+			char command[256];     /* argv joined by blanks, truncated */
+			uint64_t pid_ns;       /* inode of /proc/PID/ns/pid: `pid` means nothing in another one */
 		};
 		unsigned char bytes[STATS_HEADER_BYTES];
 	};

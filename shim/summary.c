@@ -26,7 +26,8 @@ static void add_line(struct text *t, const char *name, const char *line, size_t 
 
 	if (len > COLUMNS - NAME_COLUMNS - 2)
 		len = COLUMNS - NAME_COLUMNS - 2;
-	n = snprintf(t->buf + t->used, room, "  %-*.*s%.*s\n", NAME_COLUMNS, NAME_COLUMNS - 1, name, (int)len, line);
+	n = snprintf(t->buf + t->used, room, "  %-*.*s%.*s\n", NAME_COLUMNS, NAME_COLUMNS - 1, name, (int)len,
+				 line);
 	if (n > 0 && (size_t)n < room)
 		t->used += (size_t)n; /* a line that does not fit is left out whole */
 }
@@ -57,8 +58,8 @@ void summary_print(void)
 
 	if (!life_cuda() || option_get(OPT_SUMMARY) == 0)
 		return;
-	t.used = heading = (size_t)snprintf(t.buf, sizeof(t.buf), "libturbo[%d]: summary of %.40s\n", (int)getpid(),
-										program_invocation_short_name);
+	t.used = heading = (size_t)snprintf(t.buf, sizeof(t.buf), "libturbo[%d]: summary of %.40s\n",
+										(int)getpid(), program_invocation_short_name);
 	for (int i = 0; i < policy_count; i++)
 		if (policy_table[i]->summary)
 			add_policy(&t, policy_table[i]);

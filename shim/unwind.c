@@ -150,8 +150,6 @@ int unwind_stack(void **frames, int max)
 	return 0;
 }
 
-void unwind_fork_child(void)
-{
-}
+void unwind_fork_child(void) {}
 
 #endif

@@ -36,7 +36,8 @@ static int use_library(int times, int in_child)
 {
 	for (int i = 0; i < times; i++) {
 		int version = 0;
-		if (!dlsym(driver, "cuMemAlloc_v2") || !dlsym(RTLD_DEFAULT, "strlen") || dlsym(driver, "cuNoSuchThing"))
+		if (!dlsym(driver, "cuMemAlloc_v2") || !dlsym(RTLD_DEFAULT, "strlen") ||
+			dlsym(driver, "cuNoSuchThing"))
 			return 1;
 		if ((get_version(&version) != 0 || version < 11000) && !in_child)
 			return 2;

@@ -42,9 +42,9 @@ static void run(int (*body)(void))
 	assert_int_equal(status, 0);
 }
 
-#define CHECK(condition) \
-	do {                 \
-		if (!(condition)) \
+#define CHECK(condition)               \
+	do {                               \
+		if (!(condition))              \
 			return __LINE__ % 255 + 1; \
 	} while (0)
 
@@ -121,11 +121,11 @@ static int deepbind_goes_in_engaged_processes_only(void)
 	return 0;
 }
 
-#define TEST(body)                      \
+#define TEST(body)                        \
 	static void test_##body(void **state) \
-	{                                   \
-		(void)state;                    \
-		run(body);                      \
+	{                                     \
+		(void)state;                      \
+		run(body);                        \
 	}
 TEST(ready_once)
 TEST(never_when_off)

@@ -1,89 +1,8 @@
-/* test_log.c - a line is a line, goes where it should, and never harms the program. */
-#include <errno.h>
-#include <fcntl.h>
-#include <setjmp.h>
-#include <signal.h>
-#include <stdarg.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <sys/resource.h>
+/* test_log.c - a line is a line, and goes where it should. */
+#include "log_fixture.h"
+
 #include <sys/stat.h>
 #include <sys/wait.h>
-#include <time.h>
-#include <unistd.h>
-#include <cmocka.h>
-
-#include "log.h"
-#include "options.h"
-
-static char dir[] = "/tmp/test_log.XXXXXX";
-static int real_stderr;
-
-/* ---- capturing descriptor 2 ---- */
-
-static int pipe_read;
-
-static void capture_start(void)
-{
-	int ends[2];
-
-	assert_int_equal(pipe2(ends, O_CLOEXEC | O_NONBLOCK), 0);
-	assert_int_equal(dup2(ends[1], 2), 2);
-	close(ends[1]);
-	pipe_read = ends[0];
-}
-
-/* What came since; descriptor 2 is the test's own again. */
-static const char *capture_end(void)
-{
-	static char text[8192];
-	ssize_t n = read(pipe_read, text, sizeof(text) - 1);
-
-	text[n > 0 ? n : 0] = '\0';
-	close(pipe_read);
-	assert_int_equal(dup2(real_stderr, 2), 2);
-	return text;
-}
-
-static void start(const char *level, const char *file)
-{
-	static char level_entry[64], file_entry[512];
-	char *env[] = {level_entry, file_entry, NULL};
-
-	snprintf(level_entry, sizeof(level_entry), "TURBO_LOG=%s", level);
-	snprintf(file_entry, sizeof(file_entry), "TURBO_LOG_FILE=%s", file);
-	options_parse(env, NULL, NULL);
-	log_start();
-}
-
-static const char *in_dir(const char *name)
-{
-	static char path[256];
-
-	snprintf(path, sizeof(path), "%s/%s", dir, name);
-	return path;
-}
-
-static const char *contents(const char *path)
-{
-	static char text[8192];
-	int fd = open(path, O_RDONLY | O_CLOEXEC);
-	ssize_t n = fd < 0 ? -1 : read(fd, text, sizeof(text) - 1);
-
-	if (fd >= 0)
-		close(fd);
-	text[n > 0 ? n : 0] = '\0';
-	return text;
-}
-
-static const char *line_of(const char *level, const char *text)
-{
-	static char line[2048];
-
-	snprintf(line, sizeof(line), "libturbo[%d]: %s: %s\n", (int)getpid(), level, text);
-	return line;
-}
 
 /* ---- lines ---- */
 
@@ -265,14 +184,6 @@ static void an_unusable_file_is_said_once_and_stderr_used(void **state)
 	assert_int_equal(access(in_dir("target"), F_OK), -1);
 }
 
-static double seconds(void)
-{
-	struct timespec t;
-
-	clock_gettime(CLOCK_MONOTONIC, &t);
-	return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
-}
-
 static void a_fifo_without_reader_does_not_block(void **state)
 {
 	double t0 = seconds();
@@ -284,117 +195,6 @@ static void a_fifo_without_reader_does_not_block(void **state)
 	log_warn("x");
 	assert_non_null(strstr(capture_end(), "warn: x\n"));
 	assert_true(seconds() - t0 < 5);
-}
-
-/* ---- harm ---- */
-
-static void a_pipe_without_reader_does_not_kill(void **state)
-{
-	int ends[2];
-	sigset_t pending;
-
-	(void)state;
-	start("warn", "");
-	signal(SIGPIPE, SIG_DFL);
-	assert_int_equal(pipe2(ends, O_CLOEXEC), 0);
-	assert_int_equal(dup2(ends[1], 2), 2);
-	close(ends[1]);
-	close(ends[0]);
-	errno = 0;
-	log_warn("nobody");
-	assert_int_equal(dup2(real_stderr, 2), 2);
-	assert_int_equal(errno, 0);
-	sigpending(&pending);
-	assert_false(sigismember(&pending, SIGPIPE));
-}
-
-static void a_full_pipe_does_not_block(void **state)
-{
-	int ends[2];
-	char block[4096] = "";
-	double t0;
-
-	(void)state;
-	start("warn", "");
-	assert_int_equal(pipe2(ends, O_CLOEXEC), 0);
-	fcntl(ends[1], F_SETFL, O_NONBLOCK);
-	while (write(ends[1], block, sizeof(block)) > 0)
-		;
-	fcntl(ends[1], F_SETFL, 0);
-	assert_int_equal(dup2(ends[1], 2), 2);
-	t0 = seconds();
-	log_warn("no room");
-	assert_int_equal(dup2(real_stderr, 2), 2);
-	assert_true(seconds() - t0 < 5);
-	close(ends[0]);
-	close(ends[1]);
-}
-
-static void a_file_at_its_limit_does_not_kill(void **state)
-{
-	struct rlimit old, tiny;
-
-	(void)state;
-	start("warn", in_dir("limited"));
-	assert_int_equal(getrlimit(RLIMIT_FSIZE, &old), 0);
-	tiny = old;
-	tiny.rlim_cur = 0;
-	signal(SIGXFSZ, SIG_DFL);
-	capture_start();
-	assert_int_equal(setrlimit(RLIMIT_FSIZE, &tiny), 0);
-	log_warn("x");
-	assert_int_equal(setrlimit(RLIMIT_FSIZE, &old), 0);
-	assert_non_null(strstr(capture_end(), "warn: x\n"));
-}
-
-static void a_data_file_that_took_the_number_is_not_written_to(void **state)
-{
-	struct stat st;
-	int fd;
-
-	(void)state;
-	start("warn", "");
-	fd = open(in_dir("data"), O_RDWR | O_CREAT | O_CLOEXEC, 0600);
-	assert_int_equal(dup2(fd, 2), 2);
-	log_warn("in your data");
-	assert_int_equal(dup2(real_stderr, 2), 2);
-	assert_int_equal(fstat(fd, &st), 0);
-	assert_int_equal(st.st_size, 0);
-	close(fd);
-
-	fd = open(in_dir("appended"), O_RDWR | O_CREAT | O_APPEND | O_CLOEXEC, 0600);
-	assert_int_equal(dup2(fd, 2), 2);
-	log_warn("a log");
-	assert_int_equal(dup2(real_stderr, 2), 2);
-	close(fd);
-	assert_string_equal(contents(in_dir("appended")), line_of("warn", "a log"));
-}
-
-static void a_closed_stderr_is_silence(void **state)
-{
-	(void)state;
-	start("warn", "");
-	close(2);
-	errno = 0;
-	log_warn("x");
-	assert_int_equal(errno, 0);
-	assert_int_equal(dup2(real_stderr, 2), 2);
-}
-
-static int set_up(void **state)
-{
-	(void)state;
-	real_stderr = fcntl(2, F_DUPFD_CLOEXEC, 100);
-	return real_stderr < 0 || !mkdtemp(dir);
-}
-
-static int clean_up(void **state)
-{
-	char command[128];
-
-	(void)state;
-	snprintf(command, sizeof(command), "rm -rf %s", dir);
-	return system(command);
 }
 
 int main(void)
@@ -412,12 +212,7 @@ int main(void)
 		cmocka_unit_test(no_descriptor_is_kept),
 		cmocka_unit_test(an_unusable_file_is_said_once_and_stderr_used),
 		cmocka_unit_test(a_fifo_without_reader_does_not_block),
-		cmocka_unit_test(a_pipe_without_reader_does_not_kill),
-		cmocka_unit_test(a_full_pipe_does_not_block),
-		cmocka_unit_test(a_file_at_its_limit_does_not_kill),
-		cmocka_unit_test(a_data_file_that_took_the_number_is_not_written_to),
-		cmocka_unit_test(a_closed_stderr_is_silence),
 	};
 
-	return cmocka_run_group_tests(tests, set_up, clean_up);
+	return cmocka_run_group_tests(tests, log_set_up, log_clean_up);
 }

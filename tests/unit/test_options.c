@@ -18,11 +18,11 @@ static void hear(void *arg, const char *name, const char *value, const char *all
 	snprintf(said[said_count++], sizeof(said[0]), "%s=%s: %s", name, value, allowed);
 }
 
-#define PARSE(...)                                    \
-	do {                                              \
-		char *env[] = {__VA_ARGS__, NULL};            \
-		said_count = 0;                               \
-		options_parse(env, hear, said);               \
+#define PARSE(...)                         \
+	do {                                   \
+		char *env[] = {__VA_ARGS__, NULL}; \
+		said_count = 0;                    \
+		options_parse(env, hear, said);    \
 	} while (0)
 
 static void nothing_set_gives_safe(void **state)
@@ -105,9 +105,23 @@ static void numbers_in_range_are_taken(void **state)
 
 static void malformed_numbers_are_refused_with_the_range(void **state)
 {
-	static const char *const bad[] = {"65",   "-1", "+1",  " 1",  "1 ",  "1k",  "0x10", "1.0", "1e1",
-									  "AUTO", "on", "0..64", "99999999999999999999", "18446744073709551617", "..",
-									  "auto|0..64", "|"};
+	static const char *const bad[] = {"65",
+									  "-1",
+									  "+1",
+									  " 1",
+									  "1 ",
+									  "1k",
+									  "0x10",
+									  "1.0",
+									  "1e1",
+									  "AUTO",
+									  "on",
+									  "0..64",
+									  "99999999999999999999",
+									  "18446744073709551617",
+									  "..",
+									  "auto|0..64",
+									  "|"};
 	(void)state;
 	for (unsigned i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
 		char entry[128], expected[256];
@@ -152,7 +166,8 @@ static void an_unknown_name_is_said_with_the_nearest(void **state)
 	(void)state;
 	PARSE("TURBO_COPPY=on");
 	assert_int_equal(said_count, 1);
-	assert_string_equal(said[0], "TURBO_COPPY=on: unknown option; did you mean TURBO_COPY? see `turbo options`");
+	assert_string_equal(said[0],
+						"TURBO_COPPY=on: unknown option; did you mean TURBO_COPY? see `turbo options`");
 	PARSE("TURBO_COPY_THRAEDS=4");
 	assert_non_null(strstr(said[0], "did you mean TURBO_COPY_THREADS?"));
 	PARSE("TURBO_GRANDMOTHER=1");
@@ -188,8 +203,8 @@ static void each_unknown_name_is_said_once(void **state)
 static void other_programs_names_and_marks_are_left_alone(void **state)
 {
 	(void)state;
-	PARSE("TURBOJPEG=1", "TURBO_RUN=1", "TURBO_ENGAGED=1", "TURBO_WARNED=1", "turbo_copy=off", "XTURBO_COPY=off",
-		  "TURBO_NOVALUE", "TURBO_COPY", "");
+	PARSE("TURBOJPEG=1", "TURBO_RUN=1", "TURBO_ENGAGED=1", "TURBO_WARNED=1", "turbo_copy=off",
+		  "XTURBO_COPY=off", "TURBO_NOVALUE", "TURBO_COPY", "");
 	assert_int_equal(said_count, 0);
 	assert_int_equal(option_get(OPT_COPY), 1);
 }

@@ -23,10 +23,22 @@ static void note(const char *what)
 	strcat(calls, " ");
 }
 
-static void on_start(void) { note("start"); }
-static void on_cuda_ready(void) { note("cuda_ready"); }
-static void on_fork_child(void) { note("fork_child"); }
-static void on_stop(void) { note("stop"); }
+static void on_start(void)
+{
+	note("start");
+}
+static void on_cuda_ready(void)
+{
+	note("cuda_ready");
+}
+static void on_fork_child(void)
+{
+	note("fork_child");
+}
+static void on_stop(void)
+{
+	note("stop");
+}
 
 static void on_context_gone(void *ctx, int device)
 {
