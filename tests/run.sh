@@ -10,8 +10,8 @@
 #   -t  time limit of one test (default 120; x4 under a sanitizer)
 #   -w  command put before unit test programs, e.g. "valgrind -q"
 #
-# A test exits with 0 (passed), 77 (skipped) or anything else (failed). A failing test's
-# output is shown. Environment: BUILD (build directory), SAN.
+# A test exits with 0 (passed), 77 (skipped) or anything else (failed). The end of
+# a failing test's output is shown. Environment: BUILD (build directory), SAN.
 set -u
 cd "$(dirname "$0")/.." || exit 1
 
@@ -68,8 +68,10 @@ report()
 	printf '%-4s  %s (%s s)' "$word" "${label:+$label }$name" "$seconds"
 	[ $word != skip ] || printf ': %s' "$(tail -n 1 "$log")"
 	printf '\n'
-	if [ $word = fail ] || [ -n "$verbose" ]; then
+	if [ -n "$verbose" ]; then
 		sed 's/^/      | /' "$log"
+	elif [ $word = fail ]; then
+		tail -n 60 "$log" | sed 's/^/      | /'
 	fi
 }
 
