@@ -49,7 +49,7 @@ run_case()
 
 # The loader's text names the library that asked. For a hooked name that is nowhere, asked for
 # by the program or a library before libturbo.so, that is libturbo.so: the one difference.
-name_asker() { sed -i "s|: $LIBTURBO: undefined symbol: cu|: $work/probe: undefined symbol: cu|" "$work/turbo.out"; }
+name_asker() { sed -i "s|: $LIBTURBO: undefined symbol: \(cu[A-Za-z0-9_]*\)\$|: $work/probe: undefined symbol: \1|" "$work/turbo.out"; }
 
 # untouched WHAT PROGRAM ARGUMENTS...: libturbo.so changes nothing at all.
 untouched()
@@ -86,7 +86,7 @@ run_cases()
 	local other_bare= other_before= other_after=
 
 	path=$work/drv:$work/lib
-	hooked 6 'explicit handles' "$work/probe" handle
+	hooked 7 'explicit handles' "$work/probe" handle
 	untouched 'the driver and tools see the driver' "$work/probe" left_alone
 	hooked 4 'driver in the global scope' "$work/probe" global
 	hooked 4 'cuGetProcAddress by caller' "$work/probe" resolver
@@ -108,7 +108,7 @@ run_cases()
 	hooked 2 'linked program, arguments' "$work/linked"
 	extra=(LD_BIND_NOW=1)
 	hooked 2 'linked program, LD_BIND_NOW' "$work/linked"
-	hooked 6 'explicit handles, LD_BIND_NOW' "$work/probe" handle
+	hooked 7 'explicit handles, LD_BIND_NOW' "$work/probe" handle
 	extra=()
 	hooked 3 'driver unloaded and another loaded' "$work/probe" reload "$work/drv/libcuda.so.1" "$work/drv2/libcuda.so.1"
 	untouched 'copies of NCCL' "$work/probe" nccl "$work/nccl_a/libnccl.so.2" "$work/nccl_b/libnccl.so.2"
@@ -122,7 +122,7 @@ run_cases()
 	untouched 'no driver, the program asks' "$work/probe" no_driver
 
 	path=$work/stripped:$work/lib
-	hooked 5 'driver without newer symbols' "$work/probe" handle
+	hooked 6 'driver without newer symbols' "$work/probe" handle
 	run_case turbo "$LIBTURBO:$work/stripped/libcuda.so.1" "$work/weak"
 	grep -qx 'cuMemAlloc_v2: 500' "$work/turbo.out" && grep -qx 'cuMemcpyHtoD_v2: 500' "$work/turbo.out" ||
 		fail 'direct calls of what the driver lacks'

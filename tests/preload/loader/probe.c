@@ -72,6 +72,9 @@ static void case_handle(void)
 	init = (init_fn *)dlsym(handle, "cuInit");
 	printf("cuInit(3): %d\n", init(3));
 	show("again", dlsym(handle, "cuInit"));
+	void *indirect = dlsym(handle, "cuMemAllocHost_v2"); /* what the driver chose has no name */
+	Dl_info info;
+	printf("indirect@%s\n", indirect && dladdr(indirect, &info) ? last_part(info.dli_fname) : "nothing");
 	show("from a library", asker("libasker.so")(handle, "cuInit"));
 	show("in another handle", dlsym(open_library("libm.so.6", RTLD_NOW), "cuInit"));
 	show("unknown", dlsym(handle, "cuNoSuchThing"));
@@ -325,11 +328,12 @@ static void nccl_ask(const char *what, void *handle)
 {
 	int (*version)(int *) = (int (*)(int *))dlsym(handle, "ncclGetVersion");
 	int (*count)(void *, int *) = (int (*)(void *, int *))dlsym(handle, "ncclCommCount");
+	int (*seen)(void) = (int (*)(void))dlsym(handle, "nccl_seen_at_load");
 	int direct = 0, inner = 0;
 
 	version(&direct);
 	count(NULL, &inner);
-	printf("%s: %d, and by its own call %d\n", what, direct, inner);
+	printf("%s: %d, by its own call %d, at load %d\n", what, direct, inner, seen());
 }
 
 static void case_nccl(const char *first, const char *second)
