@@ -1,17 +1,17 @@
 /*
- * h2d.c - host to device: workers fill slots, the caller issues DMAs in order.
+ * h2d.c - host to device: workers fill the ring, the caller issues DMAs in order.
  *
  * Two ways, by who may wait for whom:
  *
  *   on the program's stream (at most 2 MiB; with TURBO_COPY=early as much as the slots
  *   hold): all bytes are read at once, as the driver does, and the DMAs queue behind
- *   the stream's earlier work; every chunk has a slot of its own, so the call waits
- *   for nothing on the device.
+ *   the stream's earlier work; there is room for every byte, so the call waits for
+ *   nothing on the device.
  *
  *   on our own stream (larger): the call waits, as the driver's does, until the
  *   stream's earlier work has run. Only then DMAs are issued, on a stream on which
- *   nothing but such DMAs stands, so a slot is always free again within the time of
- *   a transfer, whatever other threads put on the program's stream meanwhile.
+ *   nothing but such DMAs stands, so ring memory is always free again within the time
+ *   of a transfer, whatever other threads put on the program's stream meanwhile.
  */
 #include "capture.h"
 #include "pause.h"
@@ -22,41 +22,87 @@
 static CUresult order_behind(struct stage *st)
 {
 	const struct copy_call *call = st->call;
-	bool legacy = call->stream == CU_STREAM_LEGACY || (!call->stream && !call->per_thread);
+	CUevent last;
 	/* The legacy stream orders all blocking streams behind its work; whether a bare
-	 * wait counts as such is nowhere written, so there the DMA itself is awaited. */
-	/* A capture that another thread has begun on this very stream meanwhile would be
+	 * wait counts as such is nowhere written, so there the DMA itself is awaited.
+	 * A capture that another thread has begun on this very stream meanwhile would be
 	 * broken by a wait for an event from outside it. */
-	if (call->sync || legacy || capture_live())
+	if (call->sync || turn_is_legacy(call) || capture_live() || stage_fence(st, &last) != CUDA_SUCCESS)
 		return stage_finish(st);
-	CUevent last = st->slot[(st->issued - 1) % st->slots]->done;
 	CUresult r = call->per_thread ? REAL(cuStreamWaitEvent_ptsz)(call->stream, last, 0)
 								  : REAL(cuStreamWaitEvent)(call->stream, last, 0);
 	return r == CUDA_SUCCESS ? r : stage_finish(st);
+}
+
+/* Small at both ends: the first DMA starts early, and little is left to move when the
+ * last one could start. */
+static size_t piece_bytes(const struct stage *st)
+{
+	size_t n = stage_piece_bytes(st->call->bytes - st->planned);
+	bool first = st->pieces - st->first_piece <= workers_wanted;
+	return first && n > COPY_PIECE_FIRST ? COPY_PIECE_FIRST : n;
+}
+
+/* Gives the workers pieces of the source up to `upto`; true if there were any. */
+static bool plan(struct stage *st, size_t upto)
+{
+	uint64_t before = st->pieces;
+	while (st->planned < upto) {
+		size_t n = stage_room(st), piece = piece_bytes(st);
+		if (n > upto - st->planned)
+			n = upto - st->planned;
+		/* A crumb is taken only where the ring or the copy ends. */
+		if (n < piece && n < st->call->bytes - st->planned && (st->planned + n) % st->room && st->planned + n < upto)
+			break;
+		n = n < piece ? n : piece;
+		if (!n || !stage_piece(st, st->planned, n))
+			break;
+		st->planned += n;
+	}
+	if (st->pieces != before)
+		stage_allow(st);
+	return st->pieces != before;
+}
+
+/*
+ * Feeds the device: at once while fewer than two DMAs are in flight (one runs, one is
+ * next), so that what is moved meanwhile goes as one larger DMA. On the program's
+ * stream nothing is asked; DMAs go in parts of COPY_FEED_BYTES.
+ */
+static CUresult feed(struct stage *st)
+{
+	size_t end = st->moved;
+	if (end == st->issued)
+		return CUDA_SUCCESS;
+	if (st->on_caller) {
+		if (end - st->issued < COPY_FEED_BYTES && end < st->call->bytes)
+			return CUDA_SUCCESS;
+	} else if (stage_dmas(st) >= 2) {
+		return CUDA_SUCCESS;
+	}
+	size_t straight = st->room - st->issued % st->room;
+	if (end - st->issued > straight)
+		end = st->issued + straight;
+	if (end - st->issued > COPY_DMA_BYTES)
+		end = st->issued + COPY_DMA_BYTES;
+	return stage_dma(st, end);
 }
 
 /* One round; sets *idle when nothing moved. */
 static CUresult h2d_step(struct stage *st, struct turn *turn, bool *idle)
 {
 	CUresult r = turn->passed ? CUDA_SUCCESS : turn_poll(turn);
+	size_t moved = st->moved, issued = st->issued;
+	if (r == CUDA_SUCCESS && stage_dmas(st))
+		r = stage_poll(st);
 	if (r != CUDA_SUCCESS)
 		return r;
-	uint64_t planned = st->planned, issued = st->issued;
-	while (stage_plan(st, turn->passed ? SIZE_MAX : st->early))
-		;
-	if (st->planned != planned)
-		stage_allow(st, st->planned);
-	while (turn->passed && st->issued < st->planned && stage_moved(st, st->issued)) {
-		r = stage_issue(st);
-		if (r != CUDA_SUCCESS)
-			return r;
-	}
-	/* Ask for finished DMAs only when a slot is needed: a query costs 0.2 us. */
-	if (!stage_planned_all(st) && st->planned == st->reusable + st->slots) {
-		r = stage_poll(st);
-		st->reusable = st->done;
-	}
-	*idle = st->planned == planned && st->issued == issued && !stage_help(st, st->issued);
+	st->reusable = st->done;
+	bool planned = plan(st, turn->passed ? st->call->bytes : st->early);
+	stage_moved(st);
+	if (turn->passed)
+		r = feed(st);
+	*idle = !planned && st->moved == moved && st->issued == issued && !stage_help(st);
 	return r;
 }
 
@@ -65,7 +111,7 @@ CUresult h2d_run(struct stage *st)
 	struct turn turn = {.passed = st->on_caller};
 	CUresult r = st->on_caller ? CUDA_SUCCESS : turn_take(&turn, st->call);
 	uint64_t since = clock_ns();
-	while (r == CUDA_SUCCESS && !(stage_planned_all(st) && st->issued == st->planned)) {
+	while (r == CUDA_SUCCESS && st->issued < st->call->bytes) {
 		bool idle = false;
 		r = h2d_step(st, &turn, &idle);
 		if (idle)

@@ -1,17 +1,23 @@
 /*
  * move.h - copying between user memory and the ring.
+ *
+ * Regions must not overlap. The bytes are globally visible on return. May fault in
+ * user memory; the program's own handler then runs here.
  */
 #ifndef TURBO_COPY_MOVE_H
 #define TURBO_COPY_MOVE_H
 
+#include <stdbool.h>
 #include <stddef.h>
 
-/*
- * Copies with stores that bypass the caches: the destination (a ring slot that
- * the device reads next, or a large user buffer) would only evict what the
- * program uses. Complete and globally visible on return. Regions must not
- * overlap. May fault in user memory; the program's own handler then runs here.
- */
+/* User memory to the ring, past the caches or through them. */
+void move_in(void *ring, const void *user, size_t bytes, bool past_caches);
+
+/* The ring to user memory, past the caches: a large result would only evict what the
+ * program works on. Pages that were never touched are faulted in together first. */
+void move_out(void *user, const void *ring, size_t bytes);
+
+/* Copies with stores that bypass the caches. */
 void move_stream(void *dst, const void *src, size_t bytes);
 
 #endif

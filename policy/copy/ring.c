@@ -48,7 +48,7 @@ static bool is_primary(CUcontext ctx, int device)
 static void destroy(struct copy_ring *ring, unsigned made, bool registered)
 {
 	for (unsigned i = 0; i < made; i++)
-		REAL(cuEventDestroy_v2)(ring->slot[i].done);
+		REAL(cuEventDestroy_v2)(ring->slot[i].own);
 	if (ring->stream_in)
 		REAL(cuStreamDestroy_v2)(ring->stream_in);
 	if (ring->stream_out)
@@ -74,7 +74,7 @@ static CUresult make_handles(struct copy_ring *ring, unsigned *made)
 		struct copy_slot *s = &ring->slot[*made];
 		s->mem = ring->mem + (size_t)*made * COPY_SLOT_BYTES;
 		atomic_store_explicit(&s->state, SLOT_FREE, memory_order_relaxed);
-		r = REAL(cuEventCreate)(&s->done, CU_EVENT_DISABLE_TIMING);
+		r = REAL(cuEventCreate)(&s->own, CU_EVENT_DISABLE_TIMING);
 		if (r != CUDA_SUCCESS)
 			break;
 	}
@@ -201,7 +201,12 @@ void ring_put(struct copy_ring *ring)
 	atomic_fetch_sub_explicit(&ring->users, 1, memory_order_release);
 }
 
-static bool try_take(struct copy_slot *s)
+/*
+ * Holds the slot if it is free. *passed is the ticket of the fence that was seen passed
+ * last: the slots of one copy share it and need asking once. Not the event itself, which
+ * another copy may have recorded anew since, in front of this very slot.
+ */
+static bool try_take(struct copy_slot *s, uint64_t *passed)
 {
 	int was = atomic_load_explicit(&s->state, memory_order_relaxed);
 	if (was != SLOT_FREE && was != SLOT_IN_FLIGHT)
@@ -209,29 +214,56 @@ static bool try_take(struct copy_slot *s)
 	if (!atomic_compare_exchange_strong_explicit(&s->state, &was, SLOT_HELD, memory_order_acquire,
 												 memory_order_relaxed))
 		return false;
-	/* Held while asking, so no lock is needed around the driver call. */
-	if (was == SLOT_FREE || REAL(cuEventQuery)(s->done) == CUDA_SUCCESS)
+	if (was == SLOT_FREE || s->ticket == *passed)
 		return true;
-	ring_give(s, SLOT_IN_FLIGHT);
+	/* Held while asking, so no lock is needed around the driver call. */
+	if (REAL(cuEventQuery)(s->fence) == CUDA_SUCCESS) {
+		*passed = s->ticket;
+		return true;
+	}
+	atomic_store_explicit(&s->state, SLOT_IN_FLIGHT, memory_order_release);
 	return false;
 }
 
 unsigned ring_take(struct copy_ring *ring, struct copy_slot **out, unsigned want, unsigned least)
 {
+	uint64_t passed = 0;
 	unsigned got = 0;
-	for (unsigned i = 0; i < ring->slots && got < want; i++)
-		if (try_take(&ring->slot[i]))
+	for (unsigned i = 0; i < ring->slots && got < want; i++) {
+		if (try_take(&ring->slot[i], &passed)) {
 			out[got++] = &ring->slot[i];
+		} else if (got >= least) {
+			break; /* a shorter run will do */
+		} else {
+			ring_give(out, got, NULL);
+			got = 0;
+		}
+	}
 	if (got >= least)
 		return got;
-	while (got)
-		ring_give(out[--got], SLOT_FREE);
+	ring_give(out, got, NULL);
 	return 0;
 }
 
-void ring_give(struct copy_slot *slot, enum slot_state state)
+static void give(struct copy_slot **slots, unsigned n, CUevent fence, int state)
 {
-	atomic_store_explicit(&slot->state, state, memory_order_release);
+	static _Atomic uint64_t tickets; /* relaxed: only that no two are equal counts */
+	uint64_t ticket = atomic_fetch_add_explicit(&tickets, 1, memory_order_relaxed) + 1;
+	for (unsigned i = 0; i < n; i++) {
+		slots[i]->fence = fence;
+		slots[i]->ticket = ticket;
+		atomic_store_explicit(&slots[i]->state, state, memory_order_release);
+	}
+}
+
+void ring_give(struct copy_slot **slots, unsigned n, CUevent fence)
+{
+	give(slots, n, fence, fence ? SLOT_IN_FLIGHT : SLOT_FREE);
+}
+
+void ring_lose(struct copy_slot **slots, unsigned n)
+{
+	give(slots, n, NULL, SLOT_LOST);
 }
 
 /* No new call gets the ring, and those that hold it have left; false when they do

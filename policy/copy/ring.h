@@ -19,14 +19,20 @@
 
 enum slot_state {
 	SLOT_FREE,
-	SLOT_HELD,      /* owned by one caller; its event is not pending for others */
-	SLOT_IN_FLIGHT, /* free once `done` has passed */
+	SLOT_HELD,      /* owned by one caller */
+	SLOT_IN_FLIGHT, /* free once `fence` has passed */
 	SLOT_LOST,      /* completion could not be learned: never used again */
 };
 
 struct copy_slot {
-	unsigned char *mem; /* COPY_SLOT_BYTES, page aligned, registered */
-	CUevent done;       /* timing disabled; recorded by the holder */
+	unsigned char *mem; /* COPY_SLOT_BYTES, registered; slots are adjacent in memory */
+	CUevent own;        /* timing disabled; recorded by the holder */
+	/* While in flight: the event behind the last DMA that uses the slot, which is that
+	 * of one of the slots the same copy held. If it has been recorded anew since, the
+	 * slot's own DMA is over and it only looks busy for longer. Written by the holder
+	 * before `state`. */
+	CUevent fence;
+	uint64_t ticket; /* of the ring_give() that set it; never 0, no two are equal */
 	/* CAS to HELD with acquire (the last holder's use is over), any store by the
 	 * holder with release. Read by every caller that looks for slots. */
 	_Atomic int state;
@@ -59,10 +65,12 @@ struct copy_ring {
 struct copy_ring *ring_get(void);
 void ring_put(struct copy_ring *ring);
 
-/* Takes up to `want` slots and returns how many; fewer than `least`: none (0). */
+/* Takes up to `want` adjacent slots and returns how many; fewer than `least`: none (0). */
 unsigned ring_take(struct copy_ring *ring, struct copy_slot **out, unsigned want, unsigned least);
-/* Gives a slot back: free now, in flight until its event passes, or lost. */
-void ring_give(struct copy_slot *slot, enum slot_state state);
+/* Gives slots back: free now, or when `fence` has passed. */
+void ring_give(struct copy_slot **slots, unsigned n, CUevent fence);
+/* Their DMAs cannot be accounted for: never used again. */
+void ring_lose(struct copy_slot **slots, unsigned n);
 
 /* The context is going or gone: see struct policy. */
 void ring_context_gone(CUcontext ctx, int device);

@@ -9,11 +9,18 @@ static CUresult event_record(CUevent event, CUstream stream, bool ptsz)
 	return ptsz ? REAL(cuEventRecord_ptsz)(event, stream) : REAL(cuEventRecord)(event, stream);
 }
 
+bool turn_is_legacy(const struct copy_call *call)
+{
+	return call->stream == CU_STREAM_LEGACY || (!call->stream && !call->per_thread);
+}
+
 /* --- the copy's turn in the program's stream --- */
 
 CUresult turn_take(struct turn *turn, const struct copy_call *call)
 {
-	turn->passed = false;
+	*turn = (struct turn){0};
+	/* An event, not cuStreamQuery: only work on the stream is ordered with the legacy
+	 * or the blocking streams. On an idle stream it has passed after 0.6 us. */
 	CUresult r = REAL(cuEventCreate)(&turn->event, CU_EVENT_DISABLE_TIMING);
 	if (r != CUDA_SUCCESS) {
 		turn->event = NULL;
@@ -40,166 +47,165 @@ void turn_drop(struct turn *turn)
 
 /* --- opening and closing --- */
 
-static size_t round_up(size_t n, size_t to)
-{
-	return (n + to - 1) / to * to;
-}
-
 enum stage_open stage_open(struct stage *st, const struct copy_call *call, struct copy_ring *ring,
 						   size_t early)
 {
 	*st = (struct stage){.call = call, .ring = ring, .early = early};
 	unsigned want = ring->slots / 2 < COPY_JOB_SLOTS ? ring->slots / 2 : COPY_JOB_SLOTS;
-	if (want < 2) /* a slot is filled while the other one's DMA runs */
+	if (want < 2) /* one is filled while the other one's DMA runs */
 		want = 2;
-	size_t every = round_up(call->bytes, COPY_SLOT_BYTES) / COPY_SLOT_BYTES;
+	size_t every = (call->bytes + COPY_SLOT_BYTES - 1) / COPY_SLOT_BYTES;
 	/* On the program's stream a copy must not wait for one of its own DMAs, which may be
-	 * behind anything: there it holds a slot for every byte. */
+	 * behind anything: there it holds room for every byte. */
 	st->on_caller = call->dir == COPY_H2D && call->bytes <= early && every <= want;
-	st->slots = ring_take(ring, st->slot, want, st->on_caller ? (unsigned)every : 2);
+	unsigned least = st->on_caller ? (unsigned)every : 2;
+	st->slots = ring_take(ring, st->slot, every > least && every < want ? (unsigned)every : want, least);
 	if (!st->slots)
 		return STAGE_BUSY;
+	st->room = (size_t)st->slots * COPY_SLOT_BYTES;
 	st->job = workers_job_get();
 	if (!st->job) {
-		while (st->slots)
-			ring_give(st->slot[--st->slots], SLOT_FREE);
+		ring_give(st->slot, st->slots, NULL);
 		return STAGE_BUSY;
 	}
 	bool to_device = call->dir == COPY_H2D;
 	st->stream = st->on_caller ? call->stream : to_device ? ring->stream_in : ring->stream_out;
 	st->stream_ptsz = st->on_caller && call->per_thread;
 	st->job->to_device = to_device;
+	st->job->past_caches = call->bytes <= COPY_STREAM_BYTES;
 	st->job->host = (unsigned char *)(to_device ? call->src : call->dst);
-	st->job->slots = st->slots;
-	for (unsigned i = 0; i < st->slots; i++)
-		st->job->cell[i].slot = st->slot[i]->mem;
-	workers_job_start(st->job);
+	st->first_piece = st->pieces = st->moved_pieces = workers_job_start(st->job);
 	return STAGE_OPEN;
 }
 
-/* State of slot i, whose newest DMA is that of chunk c (none: no chunk used it). */
-static enum slot_state slot_after(const struct stage *st, unsigned i, bool drained)
+CUresult stage_fence(struct stage *st, CUevent *fence)
 {
-	if (i >= st->issued)
-		return SLOT_FREE;
-	uint64_t c = i + (st->issued - 1 - i) / st->slots * st->slots;
-	if (drained || c < st->done)
-		return SLOT_FREE;
-	if (c == st->issued - 1 && !st->recorded)
-		return SLOT_LOST;
-	return SLOT_IN_FLIGHT;
+	*fence = st->slot[st->next_dma % st->slots]->own;
+	if (st->recorded) {
+		*fence = st->slot[(st->next_dma - 1) % st->slots]->own;
+		return CUDA_SUCCESS;
+	}
+	CUresult r = event_record(*fence, st->stream, st->stream_ptsz);
+	if (r != CUDA_SUCCESS)
+		return r;
+	st->dma_end[st->next_dma++ % st->slots] = st->issued;
+	st->recorded = true;
+	return r;
 }
 
 void stage_close(struct stage *st, CUresult status)
 {
+	CUevent fence = NULL;
+	bool lost = false;
 	workers_job_end(st->job);
-	bool drained = false;
 	/* On our own stream nothing but copies is ahead, so this wait is short; on the
 	 * program's stream its order already puts the driver's copy behind ours. */
-	if (status != CUDA_SUCCESS && !st->on_caller)
-		drained = REAL(cuStreamSynchronize)(st->stream) == CUDA_SUCCESS;
-	for (unsigned i = 0; i < st->slots; i++)
-		ring_give(st->slot[i], slot_after(st, i, drained));
+	if (status != CUDA_SUCCESS && !st->on_caller &&
+		REAL(cuStreamSynchronize)(st->stream) == CUDA_SUCCESS)
+		st->done = st->issued;
+	if (st->done < st->issued && stage_fence(st, &fence) != CUDA_SUCCESS)
+		lost = true;
+	if (lost)
+		ring_lose(st->slot, st->slots);
+	else
+		ring_give(st->slot, st->slots, fence);
 }
 
-/* --- chunks --- */
+/* --- pieces --- */
 
-/*
- * Small at both ends: the first round of chunks lets the first DMA start early, the
- * last ones keep the tail (which nothing overlaps) short; full slots in between.
- */
-static size_t chunk_bytes(const struct stage *st)
+size_t stage_piece_bytes(size_t left)
 {
-	size_t left = st->call->bytes - st->planned_bytes;
-	size_t movers = workers_wanted + 1;
-	size_t first = COPY_FIRST_BYTES;
-	if (st->on_caller) { /* at most one chunk a slot */
-		size_t even = round_up((st->call->bytes + st->slots - 1) / st->slots, 64 << 10);
-		first = even > first ? even : first;
-	}
-	uint64_t round = st->planned / movers;
-	size_t bytes = round < 8 ? first << round : COPY_SLOT_BYTES;
-	size_t tail = round_up(left / (2 * movers), 64 << 10);
-	if (bytes > tail)
-		bytes = tail > first ? tail : first;
-	if (bytes > COPY_SLOT_BYTES)
-		bytes = COPY_SLOT_BYTES;
-	return bytes < left ? bytes : left;
+	size_t share = left / (2 * (workers_wanted + 1)) & ~(size_t)(COPY_PIECE_MIN - 1);
+	return share < COPY_PIECE_MIN ? COPY_PIECE_MIN : share < COPY_PIECE_BYTES ? share : COPY_PIECE_BYTES;
 }
 
-bool stage_planned_all(const struct stage *st)
+size_t stage_room(const struct stage *st)
 {
-	return st->planned_bytes == st->call->bytes;
+	size_t free = st->room - (st->planned - st->reusable);
+	size_t straight = st->room - st->planned % st->room;
+	size_t left = st->call->bytes - st->planned;
+	size_t n = free < straight ? free : straight;
+	return n < left ? n : left;
 }
 
-bool stage_plan(struct stage *st, size_t upto)
+bool stage_piece(struct stage *st, size_t at, size_t bytes)
 {
-	if (stage_planned_all(st) || st->planned_bytes >= upto || st->planned >= st->reusable + st->slots)
+	if (st->pieces - st->moved_pieces == COPY_CELLS)
 		return false;
-	size_t bytes = chunk_bytes(st);
-	if (bytes > upto - st->planned_bytes)
-		bytes = upto - st->planned_bytes;
-	struct copy_cell *cell = &st->job->cell[st->planned % st->slots];
-	cell->offset = st->planned_bytes;
+	struct copy_cell *cell = &st->job->cell[st->pieces % COPY_CELLS];
+	cell->ring = st->slot[0]->mem + at % st->room;
+	cell->offset = at;
 	cell->bytes = bytes;
-	st->planned_bytes += bytes;
-	st->planned++;
+	st->pieces++;
 	return true;
 }
 
-void stage_allow(struct stage *st, uint64_t n)
+void stage_allow(struct stage *st)
 {
-	workers_job_allow(st->job, n);
+	workers_job_allow(st->job, st->pieces);
 }
 
-bool stage_moved(const struct stage *st, uint64_t c)
+void stage_moved(struct stage *st)
 {
-	/* Acquire: pairs with the mover's release, see struct copy_cell. */
-	return atomic_load_explicit(&st->job->cell[c % st->slots].moved, memory_order_acquire) == c + 1;
+	while (st->moved_pieces < st->pieces) {
+		struct copy_cell *cell = &st->job->cell[st->moved_pieces % COPY_CELLS];
+		/* Acquire: pairs with the mover's release, see struct copy_cell. */
+		if (atomic_load_explicit(&cell->moved, memory_order_acquire) != st->moved_pieces + 1)
+			return;
+		st->moved = cell->offset + cell->bytes;
+		st->moved_pieces++;
+	}
 }
 
-bool stage_help(struct stage *st, uint64_t wanted)
+bool stage_help(struct stage *st)
 {
-	/* With few workers the caller is one of them; with many it only steps in when
-	 * the chunk it needs next has not even been claimed (they are still waking). */
+	/* With few workers the caller is one of them; with many it only steps in when the
+	 * piece it needs next has not even been claimed (they are still waking). */
 	if (workers_wanted >= 4 &&
-		atomic_load_explicit(&st->job->next, memory_order_relaxed) > wanted)
+		atomic_load_explicit(&st->job->next, memory_order_relaxed) > st->moved_pieces)
 		return false;
 	return workers_job_help(st->job);
 }
 
-static CUresult dma(struct stage *st, struct copy_cell *cell)
+/* --- DMAs --- */
+
+unsigned stage_dmas(const struct stage *st)
 {
-	CUdeviceptr dst = st->call->dst + cell->offset, src = st->call->src + cell->offset;
-	if (st->call->dir == COPY_D2H)
-		return REAL(cuMemcpyDtoHAsync_v2)(cell->slot, src, cell->bytes, st->stream);
-	if (st->stream_ptsz)
-		return REAL(cuMemcpyHtoDAsync_v2_ptsz)(dst, cell->slot, cell->bytes, st->stream);
-	return REAL(cuMemcpyHtoDAsync_v2)(dst, cell->slot, cell->bytes, st->stream);
+	return (unsigned)(st->next_dma - st->first_dma);
 }
 
-CUresult stage_issue(struct stage *st)
+static CUresult dma(struct stage *st, size_t at, size_t bytes)
 {
-	unsigned i = (unsigned)(st->issued % st->slots);
-	CUresult r = dma(st, &st->job->cell[i]);
+	unsigned char *mem = st->slot[0]->mem + at % st->room;
+	if (st->call->dir == COPY_D2H)
+		return REAL(cuMemcpyDtoHAsync_v2)(mem, st->call->src + at, bytes, st->stream);
+	if (st->stream_ptsz)
+		return REAL(cuMemcpyHtoDAsync_v2_ptsz)(st->call->dst + at, mem, bytes, st->stream);
+	return REAL(cuMemcpyHtoDAsync_v2)(st->call->dst + at, mem, bytes, st->stream);
+}
+
+CUresult stage_dma(struct stage *st, size_t end)
+{
+	CUresult r = dma(st, st->issued, end - st->issued);
 	if (r != CUDA_SUCCESS)
 		return r;
-	st->issued++;
+	st->issued = end;
 	st->recorded = false;
-	r = event_record(st->slot[i]->done, st->stream, st->stream_ptsz);
-	st->recorded = r == CUDA_SUCCESS;
-	return r;
+	CUevent fence;
+	return st->on_caller ? CUDA_SUCCESS : stage_fence(st, &fence);
 }
 
 CUresult stage_poll(struct stage *st)
 {
-	while (st->done < st->issued) {
-		CUresult r = REAL(cuEventQuery)(st->slot[st->done % st->slots]->done);
+	while (st->first_dma < st->next_dma) {
+		unsigned i = (unsigned)(st->first_dma % st->slots);
+		CUresult r = REAL(cuEventQuery)(st->slot[i]->own);
 		if (r == CUDA_ERROR_NOT_READY)
 			return CUDA_SUCCESS;
 		if (r != CUDA_SUCCESS)
 			return r;
-		st->done++;
+		st->done = st->dma_end[i];
+		st->first_dma++;
 	}
 	return CUDA_SUCCESS;
 }
@@ -207,10 +213,12 @@ CUresult stage_poll(struct stage *st)
 CUresult stage_finish(struct stage *st)
 {
 	uint64_t since = clock_ns();
-	for (;;) {
-		CUresult r = stage_poll(st);
-		if (r != CUDA_SUCCESS || st->done == st->issued)
-			return r;
-		pause_poll(since);
+	CUevent fence;
+	CUresult r = st->done < st->issued ? stage_fence(st, &fence) : CUDA_SUCCESS;
+	while (r == CUDA_SUCCESS && st->done < st->issued) {
+		r = stage_poll(st);
+		if (st->done < st->issued)
+			pause_poll(since);
 	}
+	return r;
 }

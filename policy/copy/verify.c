@@ -29,6 +29,9 @@ static bool arrived(struct stage *st)
 	if (!st->on_caller || st->call->sync)
 		return stage_finish(st) == CUDA_SUCCESS;
 	uint64_t since = clock_ns();
+	CUevent fence;
+	if (stage_fence(st, &fence) != CUDA_SUCCESS)
+		return false;
 	while (stage_poll(st) == CUDA_SUCCESS && st->done != st->issued) {
 		if (clock_ns() - since > PATIENCE_NS)
 			return false;
@@ -68,21 +71,24 @@ static size_t device_differs(struct stage *st)
 	return at;
 }
 
-/* The same for a copy whose chunks all stand in slots of their own still. */
-static size_t slots_differ(struct stage *st)
+/* The same for a copy that has every byte in the ring still. */
+static size_t ring_differs(struct stage *st)
 {
-	for (unsigned i = 0; i < st->planned; i++) {
-		const struct copy_cell *cell = &st->job->cell[i];
-		if (memcmp(cell->slot, st->job->host + cell->offset, cell->bytes) != 0)
-			return cell->offset;
+	const unsigned char *ring = st->slot[0]->mem, *host = st->job->host;
+	size_t at = 0;
+	while (at < st->call->bytes) {
+		size_t n = st->call->bytes - at < PIECE ? st->call->bytes - at : PIECE;
+		if (memcmp(ring + at, host + at, n) != 0)
+			break;
+		at += n;
 	}
-	return st->call->bytes;
+	return at;
 }
 
 bool verify_equal(struct stage *st)
 {
 	const struct copy_call *call = st->call;
-	size_t at = arrived(st) ? device_differs(st) : st->on_caller ? slots_differ(st) : call->bytes;
+	size_t at = arrived(st) ? device_differs(st) : st->on_caller ? ring_differs(st) : call->bytes;
 	stats_add(STATS_COPY_VERIFIED, 1);
 	if (at == call->bytes)
 		return true;

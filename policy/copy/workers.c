@@ -25,6 +25,7 @@ static struct {
 	_Atomic int started;   /* 0 no, 1 being started, 2 running; CAS by the first caller */
 	_Atomic uint32_t bell; /* futex word; bumped (seq_cst) after work appeared */
 	_Atomic int parked;    /* workers in futex_wait or about to; seq_cst against `bell` */
+	_Atomic int idle;      /* workers that spin and have found nothing; see ring_bell() */
 	_Atomic unsigned top;  /* jobs[0..top) have ever been used; only grows */
 } pool;
 
@@ -38,12 +39,17 @@ static void futex_park(uint32_t seen)
 	syscall(SYS_futex, &pool.bell, FUTEX_WAIT_PRIVATE, seen, NULL, NULL, 0);
 }
 
-/* Wake two; each of them wakes two more. One thread waking eight in a row would
- * spend longer in the kernel than a small copy takes. */
-static void ring_bell(void)
+/*
+ * `pieces` have become claimable. Wakes nobody while enough workers spin: one of them
+ * that parks at this moment looks for work once more after it is counted as parked, and
+ * sees it. Otherwise wakes two, each of which wakes two more: one thread waking eight in
+ * a row would spend longer in the kernel than a small copy takes.
+ */
+static void ring_bell(uint64_t pieces)
 {
 	atomic_fetch_add_explicit(&pool.bell, 1, memory_order_seq_cst);
-	if (atomic_load_explicit(&pool.parked, memory_order_seq_cst) > 0)
+	int idle = atomic_load_explicit(&pool.idle, memory_order_seq_cst);
+	if (atomic_load_explicit(&pool.parked, memory_order_seq_cst) > 0 && pieces > (uint64_t)(idle > 0 ? idle : 0))
 		futex_wake(2);
 }
 
@@ -56,17 +62,17 @@ bool workers_job_help(struct copy_job *job)
 			return false;
 	} while (!atomic_compare_exchange_weak_explicit(&job->next, &c, c + 1, memory_order_relaxed,
 													memory_order_relaxed));
-	struct copy_cell *cell = &job->cell[c % job->slots];
+	struct copy_cell *cell = &job->cell[c % COPY_CELLS];
 	unsigned char *user = job->host + cell->offset;
 	if (job->to_device)
-		move_stream(cell->slot, user, cell->bytes);
+		move_in(cell->ring, user, cell->bytes, job->past_caches);
 	else
-		move_stream(user, cell->slot, cell->bytes);
+		move_out(user, cell->ring, cell->bytes);
 	atomic_store_explicit(&cell->moved, c + 1, memory_order_release);
 	return true;
 }
 
-/* One pass over the jobs; true if a chunk was moved. */
+/* One pass over the jobs; true if a piece was moved. */
 static bool work_once(void)
 {
 	bool moved = false;
@@ -114,14 +120,15 @@ static void *worker_main(void *arg)
 	(void)arg;
 	guard_enter(); /* never leaves: whatever this thread calls is ours */
 	for (;;) {
-		uint64_t until = clock_ns() + COPY_SPIN_US * 1000ull;
-		do {
-			if (work_once())
-				until = clock_ns() + COPY_SPIN_US * 1000ull;
-			else
-				pause_spin(32);
-		} while (clock_ns() < until);
-		park();
+		while (work_once())
+			;
+		uint64_t since = clock_ns();
+		atomic_fetch_add_explicit(&pool.idle, 1, memory_order_seq_cst);
+		while (!work_waits() && clock_ns() - since < COPY_SPIN_US * 1000ull)
+			pause_spin(8);
+		atomic_fetch_sub_explicit(&pool.idle, 1, memory_order_seq_cst);
+		if (!work_waits())
+			park();
 	}
 	return NULL;
 }
@@ -183,15 +190,15 @@ struct copy_job *workers_job_get(void)
 	return NULL;
 }
 
-void workers_job_start(struct copy_job *job)
+uint64_t workers_job_start(struct copy_job *job)
 {
-	atomic_store_explicit(&job->next, 0, memory_order_relaxed);
-	atomic_store_explicit(&job->limit, 0, memory_order_relaxed);
-	for (unsigned i = 0; i < job->slots; i++)
-		atomic_store_explicit(&job->cell[i].moved, 0, memory_order_relaxed);
+	/* Nobody claims while next == limit. */
+	uint64_t first = atomic_load_explicit(&job->next, memory_order_relaxed);
+	atomic_store_explicit(&job->limit, first, memory_order_relaxed);
 	atomic_store_explicit(&job->active, true, memory_order_seq_cst);
 	if (atomic_load_explicit(&pool.started, memory_order_relaxed) == 0)
 		threads_start();
+	return first;
 }
 
 void workers_job_allow(struct copy_job *job, uint64_t limit)
@@ -199,7 +206,7 @@ void workers_job_allow(struct copy_job *job, uint64_t limit)
 	/* seq_cst: work_waits() of a worker that is about to park must see it, or the
 	 * bell below must see that worker as parked. */
 	atomic_store_explicit(&job->limit, limit, memory_order_seq_cst);
-	ring_bell();
+	ring_bell(limit - atomic_load_explicit(&job->next, memory_order_relaxed));
 }
 
 void workers_job_end(struct copy_job *job)
@@ -219,4 +226,5 @@ void workers_fork_child(void)
 	}
 	atomic_store(&pool.started, 0);
 	atomic_store(&pool.parked, 0);
+	atomic_store(&pool.idle, 0);
 }

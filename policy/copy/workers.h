@@ -1,9 +1,9 @@
 /*
- * workers.h - the threads that move chunks, and the job they share with a caller.
+ * workers.h - the threads that move pieces, and the job they share with a caller.
  *
- * A job is one staged copy. Its caller plans chunks, publishes how many may be
+ * A job is one staged copy. Its caller plans pieces, publishes how many may be
  * claimed, talks to the driver, and lends a hand when the workers are late.
- * Workers claim chunks, move bytes and make no driver call, so nothing they do
+ * Workers claim pieces, move bytes and make no driver call, so nothing they do
  * can wait for the device: a caller's progress depends on no other job.
  */
 #ifndef TURBO_COPY_WORKERS_H
@@ -16,13 +16,14 @@
 
 #include "tune.h"
 
-/* One chunk in flight; chunk c lives in cell c % slots. */
+/* One piece in flight; piece c lives in cell c % COPY_CELLS. All but `moved` is
+ * written by the caller before `limit` is raised above c. */
 struct copy_cell {
-	unsigned char *slot; /* ring memory; written by the caller before the job starts */
-	size_t offset;       /* of the chunk in the copy; written by the caller before `limit` is raised */
+	unsigned char *ring; /* ring memory */
+	size_t offset;       /* of the piece in the copy */
 	size_t bytes;
-	/* c + 1 once chunk c has been moved. Release by the mover; the caller's acquire
-	 * sees the bytes in the slot (H2D) or knows that the slot is empty (D2H). */
+	/* c + 1 once piece c has been moved. Release by the mover; the caller's acquire
+	 * sees the bytes in the ring (H2D) or knows that they have left it (D2H). */
 	_Atomic uint64_t moved;
 } __attribute__((aligned(64)));
 
@@ -34,15 +35,17 @@ struct copy_job {
 	_Atomic bool taken; /* owner flag, CAS acq/rel: one caller has the job */
 
 	bool to_device;      /* constant while active, like everything below */
+	bool past_caches;    /* how the ring is written, see COPY_STREAM_BYTES */
 	unsigned char *host; /* user memory */
-	unsigned slots;
 
-	/* Chunks below `limit` may be claimed. Release by the caller after the cells
+	/* Both count on from one use of the job to the next, so that no `moved` of an
+	 * earlier use can be taken for one of this. */
+	/* Pieces below `limit` may be claimed. Release by the caller after the cells
 	 * are filled in; acquire by claimers. */
 	_Atomic uint64_t limit __attribute__((aligned(64)));
-	/* Next chunk to claim; CAS, relaxed is enough: cells are ordered by `limit`. */
+	/* Next piece to claim; CAS, relaxed is enough: cells are ordered by `limit`. */
 	_Atomic uint64_t next __attribute__((aligned(64)));
-	struct copy_cell cell[COPY_JOB_SLOTS_MAX];
+	struct copy_cell cell[COPY_CELLS];
 };
 
 /* Number of workers wanted; set before the first job, constant afterwards. */
@@ -50,11 +53,12 @@ extern unsigned workers_wanted;
 
 /* A free job, or NULL when all are in use. */
 struct copy_job *workers_job_get(void);
-/* Make it visible to the workers. Starts the threads on first use. */
-void workers_job_start(struct copy_job *job);
-/* Chunks below `limit` may be moved now. */
+/* Make it visible to the workers and return the number of its first piece. Starts the
+ * threads on first use. */
+uint64_t workers_job_start(struct copy_job *job);
+/* Pieces below `limit` may be moved now. */
 void workers_job_allow(struct copy_job *job, uint64_t limit);
-/* Claim and move one chunk on the calling thread; false when none may be claimed. */
+/* Claim and move one piece on the calling thread; false when none may be claimed. */
 bool workers_job_help(struct copy_job *job);
 /* Withdraw it; returns once no worker touches user or ring memory for it. */
 void workers_job_end(struct copy_job *job);
