@@ -15,8 +15,8 @@ SAN ?=
 OPT ?= -O2
 ## CUDA_HOME=DIR        where include/cuda.h is (default: /usr/local/cuda, else an installed or fetched wheel)
 CUDA_HOME ?=
-## TURBO_IGNORE_SYSTEM_CUDA=1  do not look into /usr/local/cuda
-TURBO_IGNORE_SYSTEM_CUDA ?=
+## IGNORE_SYSTEM_CUDA=1  do not look into /usr/local/cuda
+IGNORE_SYSTEM_CUDA ?=
 ## PREFIX=/usr/local    where `make install` puts bin/turbo and lib/libturbo.so
 PREFIX ?= /usr/local
 ## DESTDIR=DIR          staging root put before PREFIX
@@ -60,7 +60,7 @@ say = $(if $(filter 1,$(V)),,@printf '  %-7s %s\n' $(1) $(2))
 ifeq ($(filter help clean distclean format setup check demo,$(MAKECMDGOALS)),)
 # Written by tools/cuda_headers.sh: CUDA_INC (compiler flags), CUDA_H, NCCL_H, CUPTI_H
 # (paths, empty when not found).  The name carries what the search depends on.
-slug := $(subst /,_,$(CUDA_HOME))$(if $(filter 1,$(TURBO_IGNORE_SYSTEM_CUDA)),-nosys)
+slug := $(subst /,_,$(CUDA_HOME))$(if $(filter 1,$(IGNORE_SYSTEM_CUDA)),-nosys)
 CUDA_MK := $(GEN)/cuda$(slug).mk
 include $(CUDA_MK)
 ifneq ($(CUDA_H),)
@@ -173,7 +173,8 @@ lib: $(LIBTURBO)
 
 $(GEN)/cuda%.mk: tools/cuda_headers.sh $(wildcard build/deps/include)
 	@mkdir -p $(@D)
-	@CUDA_HOME='$(CUDA_HOME)' TURBO_IGNORE_SYSTEM_CUDA='$(TURBO_IGNORE_SYSTEM_CUDA)' sh $< > $@
+	@CUDA_HOME='$(CUDA_HOME)' IGNORE_SYSTEM_CUDA='$(IGNORE_SYSTEM_CUDA)' \
+		sh $< > $@
 
 what_hook_ids.h := ids
 what_hook_table.inc := table

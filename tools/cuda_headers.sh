@@ -3,10 +3,11 @@
 #
 #   CUDA_INC  compiler flags    CUDA_H, NCCL_H, CUPTI_H  paths, empty when not found
 #
-# Order: CUDA_HOME; /usr/local/cuda (unless TURBO_IGNORE_SYSTEM_CUDA=1); an installed
-# nvidia-* Python wheel; the wheels that tools/setup.sh fetched into build/deps; the
-# system's include directories. The three headers may come from different places. When there
-# is no cuda.h anywhere, the wheels are fetched, unless the argument is --no-fetch.
+# Order: CUDA_HOME; /usr/local/cuda (unless IGNORE_SYSTEM_CUDA=1); an installed nvidia-*
+# Python wheel (unless IGNORE_CUDA_WHEELS=1); the wheels that tools/setup.sh fetched into
+# build/deps; the system's include directories. The three headers may come from different
+# places. When there is no cuda.h anywhere, the wheels are fetched, unless the argument is
+# --no-fetch.
 set -u
 
 root=$(cd "$(dirname "$0")/.." && pwd)
@@ -34,13 +35,13 @@ places()
 		echo "$CUDA_HOME/include"
 		echo "$CUDA_HOME/extras/CUPTI/include"
 	fi
-	if [ "${TURBO_IGNORE_SYSTEM_CUDA:-}" != 1 ]; then
+	if [ "${IGNORE_SYSTEM_CUDA:-}" != 1 ]; then
 		echo /usr/local/cuda/include
 		echo /usr/local/cuda/extras/CUPTI/include
 	fi
-	[ "${TURBO_IGNORE_WHEELS:-}" = 1 ] || wheel_dirs
+	[ "${IGNORE_CUDA_WHEELS:-}" = 1 ] || wheel_dirs
 	echo "$deps"
-	if [ "${TURBO_IGNORE_SYSTEM_CUDA:-}" != 1 ]; then
+	if [ "${IGNORE_SYSTEM_CUDA:-}" != 1 ]; then
 		echo /usr/local/include
 		echo /usr/include
 	fi
