@@ -1,6 +1,7 @@
-/* test_copy_move.c - move_stream copies exactly the bytes it was told to, at any alignment. */
+/* test_copy_move.c - bytes between user memory and the ring: exactly those asked for, at any alignment. */
 #include <setjmp.h>
 #include <stdarg.h>
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <stdlib.h>
@@ -23,16 +24,24 @@ static void fill(unsigned char *p, size_t n, unsigned seed)
 	}
 }
 
-/* Compares 256 bytes around the destination too. */
+/* Every way there is; 256 bytes around the destination are compared too. */
 static void move_and_check(size_t dst_at, size_t src_at, size_t bytes)
 {
 	size_t low = dst_at - 128, high = dst_at + bytes + 128;
-	memset(to + low, 0xa5, high - low);
 	memset(want + low, 0xa5, high - low);
 	memcpy(want + dst_at, from + src_at, bytes);
-	move_stream(to + dst_at, from + src_at, bytes);
-	if (memcmp(to + low, want + low, high - low) != 0)
-		fail_msg("destination offset %zu, source offset %zu, %zu bytes", dst_at & 63, src_at & 63, bytes);
+	for (int way = 0; way < 4; way++) {
+		memset(to + low, 0xa5, high - low);
+		if (way == 0)
+			move_stream(to + dst_at, from + src_at, bytes);
+		else if (way == 1)
+			move_out(to + dst_at, from + src_at, bytes);
+		else
+			move_in(to + dst_at, from + src_at, bytes, way == 2);
+		if (memcmp(to + low, want + low, high - low) != 0)
+			fail_msg("way %d: destination offset %zu, source offset %zu, %zu bytes", way, dst_at & 63, src_at & 63,
+					 bytes);
+	}
 }
 
 static size_t aligned(const unsigned char *p)
@@ -90,6 +99,31 @@ static void stays_inside_its_pages(void **state)
 	munmap(map[1], bytes);
 }
 
+/* Destinations that were never touched, partly touched, or not writable memory of one kind. */
+static void moves_out_to_fresh_pages(void **state)
+{
+	(void)state;
+	const size_t bytes = 1 << 20;
+	unsigned char *src = malloc(bytes);
+	fill(src, bytes, 3);
+	for (unsigned i = 0; i < 12; i++) {
+		unsigned char *map = mmap(NULL, bytes + 8192, PROT_READ | PROT_WRITE,
+								  (i % 2 ? MAP_SHARED : MAP_PRIVATE) | MAP_ANONYMOUS, -1, 0);
+		assert_ptr_not_equal(map, MAP_FAILED);
+		if (i % 3 == 1)
+			map[4096 * i] = 7;
+		if (i % 3 == 2)
+			memset(map, 7, bytes / 2);
+		size_t off = i * 333, n = bytes - i * 777;
+		move_out(map + off, src, n);
+		assert_memory_equal(map + off, src, n);
+		for (size_t k = off + n; k < off + n + 256; k++)
+			assert_int_equal(map[k], 0);
+		munmap(map, bytes + 8192);
+	}
+	free(src);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -97,6 +131,7 @@ int main(void)
 		cmocka_unit_test(every_pair_of_alignments),
 		cmocka_unit_test(lengths_near_pages),
 		cmocka_unit_test(stays_inside_its_pages),
+		cmocka_unit_test(moves_out_to_fresh_pages),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

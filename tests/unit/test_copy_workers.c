@@ -1,4 +1,4 @@
-/* test_copy_workers.c - chunks are moved once, by workers that park and wake, and by nobody after the end. */
+/* test_copy_workers.c - pieces are moved once, by workers that park and wake, and by nobody after the end. */
 #include <pthread.h>
 #include <sched.h>
 #include <setjmp.h>
@@ -16,10 +16,10 @@
 
 #include "policy/copy/workers.h"
 
-#define CHUNK ((size_t)12345)
-#define SLOTS 4u
+#define PIECE ((size_t)12345)
+#define SLOTS 4u     /* pieces that the ring memory of a copy holds here */
 #define JOBS 32      /* as many as workers.c has */
-#define LIMIT_S 30   /* a chunk that takes so long is lost */
+#define LIMIT_S 30   /* a piece that takes so long is lost */
 
 static unsigned repeat = 1; /* TEST_REPEAT: a longer stress */
 
@@ -41,22 +41,24 @@ static unsigned char byte_at(size_t i, unsigned seed)
 	return (unsigned char)(i * 2654435761u >> 8) + (unsigned char)seed;
 }
 
-/* One copy of `chunks` chunks through a job, as h2d.c and d2h.c drive it. */
+/* One copy of `pieces` pieces through a job, as h2d.c and d2h.c drive it. */
 struct drive {
 	struct copy_job *job;
 	bool to_device;
-	unsigned chunks;
+	unsigned pieces;
 	unsigned seed;
-	bool help;          /* the caller moves chunks too */
-	unsigned pause_us;  /* between two chunks: lets the workers park */
+	bool help;         /* the caller moves pieces too */
+	unsigned pause_us; /* between two pieces: lets the workers park */
+	uint64_t first;    /* number of its first piece in the job */
 	unsigned char *user;
-	unsigned char (*slot)[CHUNK];
+	unsigned char (*slot)[PIECE];
 };
 
 static bool wait_moved(struct drive *d, uint64_t c)
 {
 	double until = now() + LIMIT_S;
-	while (atomic_load_explicit(&d->job->cell[c % SLOTS].moved, memory_order_acquire) != c + 1) {
+	struct copy_cell *cell = &d->job->cell[(d->first + c) % COPY_CELLS];
+	while (atomic_load_explicit(&cell->moved, memory_order_acquire) != d->first + c + 1) {
 		if (d->help && workers_job_help(d->job))
 			continue;
 		if (now() > until)
@@ -66,21 +68,22 @@ static bool wait_moved(struct drive *d, uint64_t c)
 	return true;
 }
 
-/* Before chunk c may be claimed: the cell, and for D2H the bytes that arrived in the slot. */
+/* Before piece c may be claimed: the cell, and for D2H the bytes that arrived in the ring. */
 static void plan(struct drive *d, uint64_t c)
 {
-	struct copy_cell *cell = &d->job->cell[c % SLOTS];
-	cell->offset = c * CHUNK;
-	cell->bytes = CHUNK;
+	struct copy_cell *cell = &d->job->cell[(d->first + c) % COPY_CELLS];
+	cell->ring = d->slot[c % SLOTS];
+	cell->offset = c * PIECE;
+	cell->bytes = PIECE;
 	if (!d->to_device)
-		for (size_t i = 0; i < CHUNK; i++)
-			cell->slot[i] = byte_at(c * CHUNK + i, d->seed);
+		for (size_t i = 0; i < PIECE; i++)
+			cell->ring[i] = byte_at(c * PIECE + i, d->seed);
 }
 
 static bool slot_right(const struct drive *d, uint64_t c)
 {
-	for (size_t i = 0; i < CHUNK; i++)
-		if (d->slot[c % SLOTS][i] != byte_at(c * CHUNK + i, d->seed))
+	for (size_t i = 0; i < PIECE; i++)
+		if (d->slot[c % SLOTS][i] != byte_at(c * PIECE + i, d->seed))
 			return false;
 	return true;
 }
@@ -89,19 +92,17 @@ static bool run(struct drive *d)
 {
 	struct copy_job *job = d->job;
 	job->to_device = d->to_device;
+	job->past_caches = d->seed % 2;
 	job->host = d->user;
-	job->slots = SLOTS;
-	for (unsigned i = 0; i < SLOTS; i++)
-		job->cell[i].slot = d->slot[i];
-	workers_job_start(job);
+	d->first = workers_job_start(job);
 	bool ok = true;
 	uint64_t planned = 0;
-	for (uint64_t c = 0; ok && c < d->chunks; c++) {
-		while (planned < d->chunks && planned < c + SLOTS)
+	for (uint64_t c = 0; ok && c < d->pieces; c++) {
+		while (planned < d->pieces && planned < c + SLOTS)
 			plan(d, planned++);
 		if (d->pause_us)
 			sleep_us(d->pause_us);
-		workers_job_allow(job, planned);
+		workers_job_allow(job, d->first + planned);
 		ok = wait_moved(d, c) && (!d->to_device || slot_right(d, c));
 	}
 	workers_job_end(job);
@@ -116,11 +117,11 @@ static unsigned char *user_new(size_t bytes)
 
 /* A whole copy in fresh pages that are unmapped right after the end: a worker that still
  * touched them would crash. */
-static bool copy_once(bool to_device, unsigned chunks, unsigned seed, bool help, unsigned pause_us)
+static bool copy_once(bool to_device, unsigned pieces, unsigned seed, bool help, unsigned pause_us)
 {
-	size_t bytes = chunks * CHUNK;
-	struct drive d = {.to_device = to_device, .chunks = chunks, .seed = seed, .help = help,
-					  .pause_us = pause_us, .user = user_new(bytes), .slot = malloc(SLOTS * CHUNK)};
+	size_t bytes = pieces * PIECE;
+	struct drive d = {.to_device = to_device, .pieces = pieces, .seed = seed, .help = help,
+					  .pause_us = pause_us, .user = user_new(bytes), .slot = malloc(SLOTS * PIECE)};
 	double until = now() + LIMIT_S;
 	while (!(d.job = workers_job_get()) && now() < until)
 		sleep_us(50);
@@ -139,16 +140,16 @@ static bool copy_once(bool to_device, unsigned chunks, unsigned seed, bool help,
 static void both_directions(void **state)
 {
 	(void)state;
-	for (unsigned chunks = 1; chunks <= 3 * SLOTS; chunks++) {
-		assert_true(copy_once(true, chunks, chunks, false, 0));
-		assert_true(copy_once(false, chunks, chunks, false, 0));
-		assert_true(copy_once(true, chunks, chunks, true, 0));
-		assert_true(copy_once(false, chunks, chunks, true, 0));
+	for (unsigned pieces = 1; pieces <= 3 * SLOTS; pieces++) {
+		assert_true(copy_once(true, pieces, pieces, false, 0));
+		assert_true(copy_once(false, pieces, pieces, false, 0));
+		assert_true(copy_once(true, pieces, pieces, true, 0));
+		assert_true(copy_once(false, pieces, pieces, true, 0));
 	}
 }
 
 /* The caller never helps and rings just when the workers are about to park, or have: a
- * wake-up that is lost leaves a chunk unmoved for ever. */
+ * wake-up that is lost leaves a piece unmoved for ever. */
 static void no_wake_up_is_lost(void **state)
 {
 	(void)state;
