@@ -282,14 +282,14 @@ static void relaxed_in_another_thread(void **state)
 static void the_first_copy_of_a_context(void **state)
 {
 	(void)state;
-	CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_GLOBAL, relaxed = CU_STREAM_CAPTURE_MODE_RELAXED;
+	CUstreamCaptureMode mode, theirs = CU_STREAM_CAPTURE_MODE_GLOBAL, relaxed = CU_STREAM_CAPTURE_MODE_RELAXED;
 	pthread_t thread;
 	stop = 0;
 	captures_made = 0;
 	capture_wrong[0] = 0;
 	/* This thread's own set-up may not break the other's captures either. */
 	OK(cu.cuThreadExchangeStreamCaptureMode(&relaxed));
-	assert_int_equal(pthread_create(&thread, NULL, capture_main, &mode), 0);
+	assert_int_equal(pthread_create(&thread, NULL, capture_main, &theirs), 0);
 	for (uint32_t i = 0; i < 30 && !capture_wrong[0]; i++) {
 		CUcontext ctx;
 		CUdeviceptr d;

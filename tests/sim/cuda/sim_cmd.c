@@ -119,8 +119,10 @@ static CUresult run_wait_value(struct sim_ctx *ctx, const struct sim_value *v)
 		uint64_t now = 0;
 		if (!sim_move((uintptr_t)&now, v->addr, v->wide ? 8 : 4))
 			return CUDA_ERROR_ILLEGAL_ADDRESS;
-		if (value_met(v, now) || __atomic_load_n(&ctx->sticky, __ATOMIC_ACQUIRE) != CUDA_SUCCESS)
+		if (value_met(v, now) || __atomic_load_n(&ctx->sticky, __ATOMIC_ACQUIRE) != CUDA_SUCCESS) {
+			sim_see(v->addr);
 			return CUDA_SUCCESS;
+		}
 		usleep(POLL_US);
 	}
 }

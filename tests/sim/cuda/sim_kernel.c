@@ -140,6 +140,7 @@ static CUresult k_spin_flag(struct sim_ctx *ctx, const uint64_t *arg)
 		if (!flag)
 			usleep(20);
 	}
+	sim_see(arg[0]);
 	return CUDA_SUCCESS;
 }
 

@@ -244,3 +244,16 @@ bool sim_move(uintptr_t dst, uintptr_t src, size_t n)
 	}
 	return true;
 }
+
+void sim_see(uintptr_t addr)
+{
+	size_t n = 4;
+	struct sim_phys *phys;
+	sim_lock();
+	unsigned char *at = sim_translate(addr, &n, &phys);
+	if (at && !phys && n == 4)
+		(void)__atomic_load_n((uint32_t *)(void *)at, __ATOMIC_ACQUIRE);
+	if (at && phys)
+		sim_phys_put(phys);
+	sim_unlock();
+}

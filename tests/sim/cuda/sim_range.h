@@ -69,6 +69,9 @@ void sim_release_range(struct sim_range *range); /* frees what the range owns, t
 unsigned char *sim_translate(uintptr_t addr, size_t *n, struct sim_phys **phys);
 /* As sim_translate in a loop, copying; false when either side is bad. No lock held. */
 bool sim_move(uintptr_t dst, uintptr_t src, size_t n);
+/* The device has read a word that the host wrote with release order: what the host did before
+ * is seen by whatever the device does next (and ThreadSanitizer knows it). No lock held. */
+void sim_see(uintptr_t addr);
 /* Plain byte copy that no sanitizer instruments: what a DMA engine does. */
 void sim_bytes(void *dst, const void *src, size_t n);
 bool sim_in_device_space(uintptr_t addr);
