@@ -326,7 +326,7 @@ check: setup
 	+$(Q)MAKE='$(MAKE)' bash tests/check.sh
 
 ## NAME.run_test        build and run one test by its name, e.g. `make test_options.run_test`
-%.run_test: $$(or $$(filter %/unit/$$*,$$(UNIT_TESTS)),tests)
+%.run_test: $$(or $$(filter $(BUILD)/tests/unit/$$*,$$(UNIT_TESTS)),tests)
 	+$(Q)$(RUN) -v $*
 
 ## quick                unit, simulator and preload tests of this build only
@@ -413,10 +413,9 @@ distclean: clean
 
 ## help                 this text
 help:
-	@echo 'usage: make [VARIABLE=VALUE]... [TARGET]...'
-	@echo; echo 'Targets:'
+	@printf '%s\n\n' 'usage: make [VARIABLE=VALUE]... [TARGET]...' 'Targets:'
 	@sed -n 's/^## \([A-Za-z-]*\|[A-Z]*\.run_test\)   */  \1\t/p' Makefile | grep -v '=' | expand -t 24
-	@echo; echo 'Variables:'
+	@printf '\n%s\n' 'Variables:'
 	@sed -n 's/^## \([A-Z_]*=[^ ]*\)  */  \1\t/p' Makefile | expand -t 40
 
 -include $(shell [ -d $(OBJ) ] && find $(OBJ) -name '*.d')
