@@ -41,9 +41,10 @@ endif
 ifeq ($(origin CC),default)
 CC := $(if $(SAN),$(if $(shell command -v clang),clang,gcc),gcc)
 endif
+IS_CLANG := $(findstring clang,$(notdir $(firstword $(CC))))
 ifneq ($(SAN),)
 O ?= build-$(SAN)
-else ifneq ($(findstring clang,$(notdir $(CC))),)
+else ifneq ($(IS_CLANG),)
 O ?= build-clang
 else
 O ?= build
@@ -73,15 +74,14 @@ endif
 
 # ---- flags --------------------------------------------------------------------------
 
-# Macros are defined empty so that a source may define them again itself.
 WARN := -Wall -Wextra -Werror
-# No PLT: every call of libc from the library goes through a GOT that is read-only after
-# start, and never through lazy binding inside somebody else's call.
+# Macros are defined empty so that a source may define them again itself.
 BASE_CFLAGS := -std=gnu11 $(OPT) -g $(WARN) -D_GNU_SOURCE= -DTURBO_VERSION='"$(VERSION)"' \
 	-fno-strict-aliasing -fno-omit-frame-pointer -pthread
+# No PLT: every call of libc from the library goes through a GOT that is read-only after
+# start, and never through lazy binding inside somebody else's call.
 PIC := -fPIC -fno-plt -fvisibility=hidden -ftls-model=initial-exec \
 	-ffunction-sections -fdata-sections -fno-semantic-interposition
-IS_CLANG := $(findstring clang,$(notdir $(firstword $(CC))))
 # clang ignores some of gcc's options and says so.
 ifneq ($(IS_CLANG),)
 BASE_CFLAGS += -Wno-unused-command-line-argument -Wno-ignored-optimization-argument
@@ -413,7 +413,7 @@ distclean: clean
 
 ## help                 this text
 help:
-	@printf '%s\n\n' 'usage: make [VARIABLE=VALUE]... [TARGET]...' 'Targets:'
+	@printf '%s\n' 'usage: make [VARIABLE=VALUE]... [TARGET]...' '' 'Targets:'
 	@sed -n 's/^## \([A-Za-z-]*\|[A-Z]*\.run_test\)   */  \1\t/p' Makefile | grep -v '=' | expand -t 24
 	@printf '\n%s\n' 'Variables:'
 	@sed -n 's/^## \([A-Z_]*=[^ ]*\)  */  \1\t/p' Makefile | expand -t 40

@@ -33,7 +33,7 @@ step()
 
 have() { command -v "$1" >/dev/null 2>&1; }
 
-build() { env -u MAKEFLAGS -u MFLAGS -u MAKELEVEL "$make" --no-print-directory -k "$jobs" "$@"; }
+build() { env -u MAKEFLAGS -u MFLAGS -u MAKELEVEL -u O "$make" --no-print-directory -k "$jobs" "$@"; }
 
 run_tests() { BUILD=$PWD/$1 SAN=$2 bash tests/run.sh -r "$results" "${@:3}"; }
 
