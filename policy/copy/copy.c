@@ -44,17 +44,15 @@ static unsigned threads_auto(void)
 	return share / 2 < COPY_THREADS_MAX ? share / 2 : COPY_THREADS_MAX;
 }
 
+/* Runs in every process that inherits LD_PRELOAD: no file is read. */
 static void start(void)
 {
-	int64_t threads = option_get(OPT_COPY_THREADS);
 	int64_t min_kb = option_get(OPT_COPY_MIN_KB);
+	cpus_start();
 	copy.early = option_get(OPT_COPY) == COPY_OPTION_EARLY;
-	workers_wanted = threads == OPTION_AUTO ? threads_auto() : (unsigned)threads;
 	copy.min[COPY_H2D] = min_kb == OPTION_AUTO ? COPY_MIN_H2D : (size_t)min_kb << 10;
 	copy.min[COPY_D2H] = min_kb == OPTION_AUTO ? COPY_MIN_D2H : (size_t)min_kb << 10;
-	copy.on = option_get(OPT_COPY) != COPY_OPTION_OFF && workers_wanted > 0;
-	if (!copy.on)
-		log_info("copy: off (%s)", workers_wanted ? "TURBO_COPY" : "too few cores");
+	copy.on = option_get(OPT_COPY) != COPY_OPTION_OFF && option_get(OPT_COPY_THREADS) != 0;
 }
 
 static bool driver_complete(void)
@@ -78,6 +76,12 @@ static void cuda_ready(void)
 {
 	if (!copy.on)
 		return;
+	int64_t threads = option_get(OPT_COPY_THREADS);
+	workers_wanted = threads == OPTION_AUTO ? threads_auto() : (unsigned)threads;
+	if (!workers_wanted) {
+		log_info("copy: too few cores; copies pass through");
+		return;
+	}
 	if (!driver_complete()) {
 		log_warn("copy: this driver lacks functions that staging needs; copies pass through");
 		return;

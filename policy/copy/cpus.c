@@ -3,17 +3,32 @@
 
 #include <fcntl.h>
 #include <sched.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
+/* Written in the constructor, constant afterwards. */
+static cpu_set_t mask;
+static bool mask_known; /* false on machines of more than 1,024 cores */
+
+void cpus_start(void)
+{
+	mask_known = sched_getaffinity(0, sizeof(mask), &mask) == 0;
+}
+
+void cpus_widen(void)
+{
+	if (mask_known)
+		sched_setaffinity(0, sizeof(mask), &mask); /* refused: stay where the creator is */
+}
+
 static unsigned affinity(void)
 {
-	cpu_set_t set;
-	if (sched_getaffinity(0, sizeof(set), &set) == 0)
-		return (unsigned)CPU_COUNT(&set);
-	long n = sysconf(_SC_NPROCESSORS_ONLN); /* more than 1,024 cores */
+	if (mask_known)
+		return (unsigned)CPU_COUNT(&mask);
+	long n = sysconf(_SC_NPROCESSORS_ONLN);
 	return n > 0 ? (unsigned)n : 1;
 }
 

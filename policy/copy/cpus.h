@@ -4,7 +4,13 @@
 #ifndef TURBO_COPY_CPUS_H
 #define TURBO_COPY_CPUS_H
 
-/* Affinity mask and cgroup quota, the smaller, shared among LOCAL_WORLD_SIZE ranks.
+/* Remembers the affinity mask that the process was started with. Later the main thread may
+ * have been bound to one core (OMP_PROC_BIND), which says nothing about the rest. */
+void cpus_start(void);
+/* Gives the calling thread that mask rather than its creator's. */
+void cpus_widen(void);
+
+/* That mask and the cgroup quota, the smaller, shared among LOCAL_WORLD_SIZE ranks.
  * At least 1. Reads files: not on a hot path. */
 unsigned cpus_share(void);
 

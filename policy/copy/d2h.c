@@ -45,7 +45,7 @@ static bool hand_out(struct stage *st, size_t *handed)
 		size_t n = st->done - *handed, straight = st->room - *handed % st->room;
 		if (n > straight)
 			n = straight;
-		size_t piece = stage_piece_bytes(st->call->bytes - *handed);
+		size_t piece = stage_piece_bytes(st, st->call->bytes - *handed);
 		if (n > piece)
 			n = piece;
 		if (!stage_piece(st, *handed, n))

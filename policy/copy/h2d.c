@@ -38,7 +38,7 @@ static CUresult order_behind(struct stage *st)
  * last one could start. */
 static size_t piece_bytes(const struct stage *st)
 {
-	size_t n = stage_piece_bytes(st->call->bytes - st->planned);
+	size_t n = stage_piece_bytes(st, st->call->bytes - st->planned);
 	bool first = st->pieces - st->first_piece <= workers_wanted;
 	return first && n > COPY_PIECE_FIRST ? COPY_PIECE_FIRST : n;
 }

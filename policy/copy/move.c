@@ -84,22 +84,38 @@ void move_in(void *ring, const void *user, size_t bytes, bool past_caches)
 		memcpy(ring, user, bytes);
 }
 
-/*
- * A fresh result (torch's .cpu()) is nothing but page faults: taken one by one they
- * halve the speed. Advice only: what cannot be populated faults as usual.
- */
-static void populate(unsigned char *user, size_t bytes)
+static uintptr_t page_of(const void *p)
 {
-	uintptr_t first = ((uintptr_t)user + PAGE - 1) & ~(uintptr_t)(PAGE - 1);
-	uintptr_t end = ((uintptr_t)user + bytes) & ~(uintptr_t)(PAGE - 1);
-	unsigned char resident = 1;
-	if (end <= first || mincore((void *)first, PAGE, &resident) != 0 || (resident & 1))
-		return;
-	madvise((void *)first, end - first, MADV_POPULATE_WRITE);
+	return (uintptr_t)p & ~(uintptr_t)(PAGE - 1);
 }
 
-void move_out(void *user, const void *ring, size_t bytes)
+static bool resident(uintptr_t page)
 {
-	populate(user, bytes);
+	unsigned char state = 1;
+	return mincore((void *)page, PAGE, &state) != 0 || (state & 1);
+}
+
+bool move_is_fresh(const void *user, size_t bytes)
+{
+	const unsigned char *p = user;
+	return !resident(page_of(p + bytes / 4)) || !resident(page_of(p + bytes / 2)) ||
+		   !resident(page_of(p + bytes - 1));
+}
+
+/*
+ * A fresh result (torch's .cpu()) is nothing but page faults. Advice only: what cannot be
+ * populated faults as usual.
+ */
+static void populate(void *user, size_t bytes)
+{
+	uintptr_t first = page_of((unsigned char *)user + PAGE - 1), end = page_of((unsigned char *)user + bytes);
+	if (end > first)
+		madvise((void *)first, end - first, MADV_POPULATE_WRITE);
+}
+
+void move_out(void *user, const void *ring, size_t bytes, bool fresh)
+{
+	if (fresh)
+		populate(user, bytes);
 	move_stream(user, ring, bytes);
 }

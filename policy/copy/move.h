@@ -14,8 +14,11 @@
 void move_in(void *ring, const void *user, size_t bytes, bool past_caches);
 
 /* The ring to user memory, past the caches: a large result would only evict what the
- * program works on. Pages that were never touched are faulted in together first. */
-void move_out(void *user, const void *ring, size_t bytes);
+ * program works on. `fresh`: the pages are faulted in together first. */
+void move_out(void *user, const void *ring, size_t bytes, bool fresh);
+
+/* True when pages of the range were never touched, judged by three of them. */
+bool move_is_fresh(const void *user, size_t bytes);
 
 /* Copies with stores that bypass the caches. */
 void move_stream(void *dst, const void *src, size_t bytes);

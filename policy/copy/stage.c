@@ -1,5 +1,6 @@
 #include "stage.h"
 
+#include "move.h"
 #include "pause.h"
 #include "real.h"
 #include "stats.h"
@@ -73,6 +74,7 @@ enum stage_open stage_open(struct stage *st, const struct copy_call *call, struc
 	st->stream_ptsz = st->on_caller && call->per_thread;
 	st->job->to_device = to_device;
 	st->job->past_caches = call->bytes <= COPY_STREAM_BYTES;
+	st->job->fresh = !to_device && move_is_fresh((void *)call->dst, call->bytes);
 	st->job->host = (unsigned char *)(to_device ? call->src : call->dst);
 	st->first_piece = st->pieces = st->moved_pieces = workers_job_start(st->job);
 	return STAGE_OPEN;
@@ -113,10 +115,11 @@ void stage_close(struct stage *st, CUresult status)
 
 /* --- pieces --- */
 
-size_t stage_piece_bytes(size_t left)
+size_t stage_piece_bytes(const struct stage *st, size_t left)
 {
 	size_t share = left / (2 * (workers_wanted + 1)) & ~(size_t)(COPY_PIECE_MIN - 1);
-	return share < COPY_PIECE_MIN ? COPY_PIECE_MIN : share < COPY_PIECE_BYTES ? share : COPY_PIECE_BYTES;
+	size_t most = st->job->fresh ? COPY_PIECE_FRESH : COPY_PIECE_BYTES;
+	return share < COPY_PIECE_MIN ? COPY_PIECE_MIN : share < most ? share : most;
 }
 
 size_t stage_room(const struct stage *st)

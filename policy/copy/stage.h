@@ -59,7 +59,7 @@ void stage_close(struct stage *st, CUresult status);
 
 /* Bytes of the next piece when `left` bytes of the copy are not in pieces yet: few
  * enough at the end that all movers finish together. */
-size_t stage_piece_bytes(size_t left);
+size_t stage_piece_bytes(const struct stage *st, size_t left);
 /* Ring bytes that may be planned now at the position `planned`, without a wrap. */
 size_t stage_room(const struct stage *st);
 /* A piece of `bytes` at `at`, for the workers once stage_allow() has been called;

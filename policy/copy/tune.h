@@ -13,10 +13,15 @@
 #define COPY_PIECE_BYTES (256u << 10)
 #endif
 #ifndef COPY_PIECE_MIN
-#define COPY_PIECE_MIN (64u << 10)
+#define COPY_PIECE_MIN (32u << 10)
+#endif
+/* Of a result whose pages were never touched: faults taken a megabyte at a time are 1.5 x
+ * as fast as by the page (1 GiB: 14 against 9 GB/s). */
+#ifndef COPY_PIECE_FRESH
+#define COPY_PIECE_FRESH (1u << 20)
 #endif
 #ifndef COPY_PIECE_FIRST
-#define COPY_PIECE_FIRST (128u << 10)
+#define COPY_PIECE_FIRST (64u << 10)
 #endif
 /* Pieces that may be unfinished at a time. */
 #define COPY_CELLS 256
@@ -46,7 +51,7 @@
 #define COPY_D2H_DMA_BYTES (2u << 20)
 #endif
 #ifndef COPY_D2H_FIRST
-#define COPY_D2H_FIRST (256u << 10)
+#define COPY_D2H_FIRST (128u << 10)
 #endif
 #ifndef COPY_D2H_AHEAD
 #define COPY_D2H_AHEAD 4
@@ -64,9 +69,11 @@
 #define COPY_STREAM_BYTES (128u << 20)
 #endif
 
-/* Smallest staged copy by direction. */
+/* Smallest staged copy by direction. With the workers awake 256 KiB already gain 1.3 x and
+ * 1 MiB 2 x; but the first of eight parked threads runs 19 us after its wake-up and the
+ * last after 205, and below 1 MiB that is what a lone copy would be made of. */
 #ifndef COPY_MIN_H2D
-#define COPY_MIN_H2D (2u << 20)
+#define COPY_MIN_H2D (1u << 20)
 #endif
 #ifndef COPY_MIN_D2H
 #define COPY_MIN_D2H (1u << 20)

@@ -10,6 +10,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "cpus.h"
 #include "guard.h"
 #include "log.h"
 #include "move.h"
@@ -67,7 +68,7 @@ bool workers_job_help(struct copy_job *job)
 	if (job->to_device)
 		move_in(cell->ring, user, cell->bytes, job->past_caches);
 	else
-		move_out(user, cell->ring, cell->bytes);
+		move_out(user, cell->ring, cell->bytes, job->fresh);
 	atomic_store_explicit(&cell->moved, c + 1, memory_order_release);
 	return true;
 }
@@ -118,6 +119,7 @@ static void park(void)
 static void *worker_main(void *arg)
 {
 	(void)arg;
+	cpus_widen();
 	guard_enter(); /* never leaves: whatever this thread calls is ours */
 	for (;;) {
 		while (work_once())

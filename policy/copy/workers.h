@@ -35,7 +35,8 @@ struct copy_job {
 	_Atomic bool taken; /* owner flag, CAS acq/rel: one caller has the job */
 
 	bool to_device;      /* constant while active, like everything below */
-	bool past_caches;    /* how the ring is written, see COPY_STREAM_BYTES */
+	bool fresh;          /* D2H: the destination is yet to be faulted in */
+	bool past_caches;    /* H2D: how the ring is written, see COPY_STREAM_BYTES */
 	unsigned char *host; /* user memory */
 
 	/* Both count on from one use of the job to the next, so that no `moved` of an
