@@ -19,16 +19,16 @@ enum kind {
 	SECOND_HALF_REGISTERED,
 	MANAGED,
 	DEVICE,
-	DEVICE_ASYNC,  /* from cuMemAllocAsync */
-	DEVICE_END,    /* the last 4 KiB of an allocation: any larger copy runs out of it */
+	DEVICE_ASYNC, /* from cuMemAllocAsync */
+	DEVICE_END,   /* the last 4 KiB of an allocation: any larger copy runs out of it */
 	DEVICE_FREED,
 	OTHER_DEVICE,
-	NOWHERE,       /* a device pointer of 0 */
+	NOWHERE, /* a device pointer of 0 */
 	KINDS
 };
 static const char *const names[KINDS] = {
-	"pageable", "pinned", "registered", "first-half-registered", "second-half-registered", "managed", "device",
-	"device-async", "device-end", "device-freed", "other-device", "nowhere",
+	"pageable", "pinned",       "registered", "first-half-registered", "second-half-registered", "managed",
+	"device",   "device-async", "device-end", "device-freed",          "other-device",           "nowhere",
 };
 
 /* Two blocks of each kind: [0] a source, [1] a destination. */
@@ -139,18 +139,14 @@ static CUresult make_call(enum call c, bool pt, CUdeviceptr dst, CUdeviceptr src
 	void *to = (void *)dst;
 	const void *from = (const void *)src;
 	switch (c) {
-	case H2D:
-		return pt ? cu.cuMemcpyHtoD_v2_ptds(dst, from, n) : cu.cuMemcpyHtoD_v2(dst, from, n);
-	case D2H:
-		return pt ? cu.cuMemcpyDtoH_v2_ptds(to, src, n) : cu.cuMemcpyDtoH_v2(to, src, n);
-	case ANY:
-		return pt ? cu.cuMemcpy_ptds(dst, src, n) : cu.cuMemcpy(dst, src, n);
+	case H2D: return pt ? cu.cuMemcpyHtoD_v2_ptds(dst, from, n) : cu.cuMemcpyHtoD_v2(dst, from, n);
+	case D2H: return pt ? cu.cuMemcpyDtoH_v2_ptds(to, src, n) : cu.cuMemcpyDtoH_v2(to, src, n);
+	case ANY: return pt ? cu.cuMemcpy_ptds(dst, src, n) : cu.cuMemcpy(dst, src, n);
 	case H2D_ASYNC:
 		return pt ? cu.cuMemcpyHtoDAsync_v2_ptsz(dst, from, n, s) : cu.cuMemcpyHtoDAsync_v2(dst, from, n, s);
 	case D2H_ASYNC:
 		return pt ? cu.cuMemcpyDtoHAsync_v2_ptsz(to, src, n, s) : cu.cuMemcpyDtoHAsync_v2(to, src, n, s);
-	default:
-		return pt ? cu.cuMemcpyAsync_ptsz(dst, src, n, s) : cu.cuMemcpyAsync(dst, src, n, s);
+	default: return pt ? cu.cuMemcpyAsync_ptsz(dst, src, n, s) : cu.cuMemcpyAsync(dst, src, n, s);
 	}
 }
 
@@ -191,14 +187,16 @@ static void other_mistakes(void)
 		for (int pt = 0; pt < 2; pt++) {
 			printf("stream %s: HtoD %s", streams[i].what,
 				   cuda_dl_error(make_call(H2D_ASYNC, pt, d, h, 2 * MIB + 64 * KIB, streams[i].s)));
-			printf(", DtoH %s\n", cuda_dl_error(make_call(D2H_ASYNC, pt, h, d, 2 * MIB + 64 * KIB, streams[i].s)));
+			printf(", DtoH %s\n",
+				   cuda_dl_error(make_call(D2H_ASYNC, pt, h, d, 2 * MIB + 64 * KIB, streams[i].s)));
 			cu.cuStreamSynchronize(others);
 		}
 	static const size_t huge[] = {ROOM + 1, (size_t)1 << 40, (size_t)-1 >> 1, (size_t)-1};
 	for (unsigned i = 0; i < 4; i++)
 		for (enum call c = 0; c < CALLS; c++)
-			printf("%s of %zu bytes: %s\n", call_names[c], huge[i],
-				   cuda_dl_error(make_call(c, false, c % 3 == 1 ? h : d, c % 3 == 1 ? d : h, huge[i], stream)));
+			printf(
+				"%s of %zu bytes: %s\n", call_names[c], huge[i],
+				cuda_dl_error(make_call(c, false, c % 3 == 1 ? h : d, c % 3 == 1 ? d : h, huge[i], stream)));
 	OK(cu.cuCtxSynchronize());
 }
 
@@ -208,7 +206,8 @@ static void *without_context(void *arg)
 	CUdeviceptr d = block[DEVICE][1], h = block[PAGEABLE][0];
 	for (enum call c = 0; c < CALLS; c++)
 		printf("%s without a context: %s\n", call_names[c],
-			   cuda_dl_error(make_call(c, c % 2, c % 3 == 1 ? h : d, c % 3 == 1 ? d : h, 2 * MIB + 64 * KIB, stream)));
+			   cuda_dl_error(
+				   make_call(c, c % 2, c % 3 == 1 ? h : d, c % 3 == 1 ? d : h, 2 * MIB + 64 * KIB, stream)));
 	return NULL;
 }
 

@@ -12,8 +12,8 @@
 
 #define BYTES (3 * MIB)
 
-static const CUstreamCaptureMode modes[] = {CU_STREAM_CAPTURE_MODE_GLOBAL, CU_STREAM_CAPTURE_MODE_THREAD_LOCAL,
-											CU_STREAM_CAPTURE_MODE_RELAXED};
+static const CUstreamCaptureMode modes[] = {
+	CU_STREAM_CAPTURE_MODE_GLOBAL, CU_STREAM_CAPTURE_MODE_THREAD_LOCAL, CU_STREAM_CAPTURE_MODE_RELAXED};
 static CUstream s, s2;
 static CUdeviceptr a, b;
 static unsigned char *host;
@@ -210,11 +210,13 @@ static void *capture_main(void *arg)
 	CUstreamCaptureMode mode = *(const CUstreamCaptureMode *)arg;
 	CUdeviceptr p;
 	CUstream own;
-	if (cu.cuCtxSetCurrent(fx.ctx) || cu.cuStreamCreate(&own, CU_STREAM_NON_BLOCKING) || cu.cuMemAlloc_v2(&p, 4096))
+	if (cu.cuCtxSetCurrent(fx.ctx) || cu.cuStreamCreate(&own, CU_STREAM_NON_BLOCKING) ||
+		cu.cuMemAlloc_v2(&p, 4096))
 		return NULL;
 	while (!stop && !capture_wrong[0]) {
 		CUgraph graph = NULL;
-		CUresult begin = cu.cuStreamBeginCapture_v2(own, mode), fill = launch_fill(own, p, 1024, captures_made);
+		CUresult begin = cu.cuStreamBeginCapture_v2(own, mode),
+				 fill = launch_fill(own, p, 1024, captures_made);
 		if (captures_made % 3 == 0)
 			usleep(300);
 		CUresult end = cu.cuStreamEndCapture(own, &graph);
@@ -241,7 +243,8 @@ static void capture_elsewhere(CUstreamCaptureMode mode)
 	assert_int_equal(pthread_create(&thread, NULL, capture_main, &mode), 0);
 	int64_t bad = -1;
 	CUresult r = CUDA_SUCCESS;
-	for (uint32_t i = 0; (i < 60 || captures_made < 60) && bad == -1 && r == CUDA_SUCCESS && !capture_wrong[0]; i++) {
+	for (uint32_t i = 0;
+		 (i < 60 || captures_made < 60) && bad == -1 && r == CUDA_SUCCESS && !capture_wrong[0]; i++) {
 		size_t n = i % 3 ? BYTES : 512 * KIB;
 		pattern_fill(host, n, i);
 		r = cu.cuMemcpyHtoDAsync_v2(a, host, n, s);
@@ -282,7 +285,8 @@ static void relaxed_in_another_thread(void **state)
 static void the_first_copy_of_a_context(void **state)
 {
 	(void)state;
-	CUstreamCaptureMode mode, theirs = CU_STREAM_CAPTURE_MODE_GLOBAL, relaxed = CU_STREAM_CAPTURE_MODE_RELAXED;
+	CUstreamCaptureMode mode, theirs = CU_STREAM_CAPTURE_MODE_GLOBAL,
+							  relaxed = CU_STREAM_CAPTURE_MODE_RELAXED;
 	pthread_t thread;
 	stop = 0;
 	captures_made = 0;

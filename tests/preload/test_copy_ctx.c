@@ -88,8 +88,9 @@ static void contexts_one_after_the_other(void **state)
 		if (i == 10)
 			resident = resident_kib();
 	}
-	/* A ring that stayed would be 4 MiB of each. */
-	assert_in_range(resident_kib(), 0, resident + 20 * 1024);
+	/* A ring that stayed would be 4 MiB of each. Sanitizers keep freed memory. */
+	if (!fx.san)
+		assert_in_range(resident_kib(), 0, resident + 20 * 1024);
 }
 
 static void sleep_a_while(void *arg)
@@ -278,7 +279,8 @@ static void a_thousand_copies_leave_nothing(void **state)
 	live_is(before);
 	assert_int_equal(entries("/proc/self/task"), threads);
 	assert_int_equal(entries("/proc/self/fd"), descriptors);
-	assert_in_range(resident_kib(), 0, resident + 2048);
+	if (!fx.san)
+		assert_in_range(resident_kib(), 0, resident + 2048);
 	device_free(d);
 }
 
@@ -288,14 +290,10 @@ int main(void)
 	copy_open();
 	host = pages_new(BYTES, 0);
 	const struct CMUnitTest tests[] = {
-		STAGED(contexts_one_after_the_other),
-		STAGED(a_context_with_work_in_it),
-		STAGED(several_contexts_of_one_device),
-		STAGED(more_contexts_than_rings),
-		STAGED(a_primary_context_is_reset),
-		STAGED(a_primary_context_that_is_still_held),
-		STAGED(contexts_end_while_others_copy),
-		STAGED(a_thousand_copies_leave_nothing),
+		STAGED(contexts_one_after_the_other),   STAGED(a_context_with_work_in_it),
+		STAGED(several_contexts_of_one_device), STAGED(more_contexts_than_rings),
+		STAGED(a_primary_context_is_reset),     STAGED(a_primary_context_that_is_still_held),
+		STAGED(contexts_end_while_others_copy), STAGED(a_thousand_copies_leave_nothing),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -21,8 +21,8 @@ enum form { H2D, D2H, ANY, H2D_ASYNC, D2H_ASYNC, ANY_ASYNC };
 
 static const struct entry {
 	enum form form;
-	const char *symbol;     /* exact name */
-	const char *name;       /* what cuGetProcAddress is asked for */
+	const char *symbol; /* exact name */
+	const char *name;   /* what cuGetProcAddress is asked for */
 	int version;
 	cuuint64_t flags;
 	void *linked;
@@ -51,28 +51,20 @@ static CUstream stream;
 static CUresult to_device(const struct entry *e, void *fn, CUdeviceptr d, const void *h, size_t n)
 {
 	switch (e->form) {
-	case H2D:
-		return ((h2d_fn *)fn)(d, h, n);
-	case ANY:
-		return ((any_fn *)fn)(d, (CUdeviceptr)h, n);
-	case H2D_ASYNC:
-		return ((h2d_async_fn *)fn)(d, h, n, stream);
-	default:
-		return ((any_async_fn *)fn)(d, (CUdeviceptr)h, n, stream);
+	case H2D: return ((h2d_fn *)fn)(d, h, n);
+	case ANY: return ((any_fn *)fn)(d, (CUdeviceptr)h, n);
+	case H2D_ASYNC: return ((h2d_async_fn *)fn)(d, h, n, stream);
+	default: return ((any_async_fn *)fn)(d, (CUdeviceptr)h, n, stream);
 	}
 }
 
 static CUresult from_device(const struct entry *e, void *fn, void *h, CUdeviceptr d, size_t n)
 {
 	switch (e->form) {
-	case D2H:
-		return ((d2h_fn *)fn)(h, d, n);
-	case ANY:
-		return ((any_fn *)fn)((CUdeviceptr)h, d, n);
-	case D2H_ASYNC:
-		return ((d2h_async_fn *)fn)(h, d, n, stream);
-	default:
-		return ((any_async_fn *)fn)((CUdeviceptr)h, d, n, stream);
+	case D2H: return ((d2h_fn *)fn)(h, d, n);
+	case ANY: return ((any_fn *)fn)((CUdeviceptr)h, d, n);
+	case D2H_ASYNC: return ((d2h_async_fn *)fn)(h, d, n, stream);
+	default: return ((any_async_fn *)fn)((CUdeviceptr)h, d, n, stream);
 	}
 }
 
@@ -200,7 +192,8 @@ int main(void)
 	if (cu.cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING))
 		return 1;
 	const struct CMUnitTest tests[] = {
-		STAGED(linked_directly),   STAGED(by_dlsym), STAGED(by_get_proc_address), PASSED(small_copies_pass),
+		STAGED(linked_directly),        STAGED(by_dlsym),
+		STAGED(by_get_proc_address),    PASSED(small_copies_pass),
 		STAGED(special_stream_handles),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);

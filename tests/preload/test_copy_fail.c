@@ -90,18 +90,13 @@ static void context_end(void)
 static CUresult copy(enum kind kind, size_t n)
 {
 	switch (kind) {
-	case H2D_SYNC:
-		return cu.cuMemcpyHtoD_v2(d, host, n);
+	case H2D_SYNC: return cu.cuMemcpyHtoD_v2(d, host, n);
 	case H2D_ASYNC:
-	case H2D_EARLY:
-		return cu.cuMemcpyHtoDAsync_v2(d, host, n, stream);
+	case H2D_EARLY: return cu.cuMemcpyHtoDAsync_v2(d, host, n, stream);
 	case H2D_ASYNC_PTSZ:
-	case H2D_EARLY_PTSZ:
-		return cu.cuMemcpyHtoDAsync_v2_ptsz(d, host, n, stream);
-	case D2H_SYNC:
-		return cu.cuMemcpyDtoH_v2(host, d, n);
-	default:
-		return cu.cuMemcpyDtoHAsync_v2(host, d, n, stream);
+	case H2D_EARLY_PTSZ: return cu.cuMemcpyHtoDAsync_v2_ptsz(d, host, n, stream);
+	case D2H_SYNC: return cu.cuMemcpyDtoH_v2(host, d, n);
+	default: return cu.cuMemcpyDtoHAsync_v2(host, d, n, stream);
 	}
 }
 
@@ -149,8 +144,9 @@ static void expect_clean(const char *what, const char *function, int nth)
 	if (sim.live_events() == clean.events && sim.live_streams() == clean.streams &&
 		sim.host_registrations() == clean.registrations && sim.live_allocs() == clean.allocs)
 		return;
-	fail_msg("%s, %s call %d: events %+lld, streams %+lld, registrations %+lld, allocations %+lld", what, function,
-			 nth, (long long)(sim.live_events() - clean.events), (long long)(sim.live_streams() - clean.streams),
+	fail_msg("%s, %s call %d: events %+lld, streams %+lld, registrations %+lld, allocations %+lld", what,
+			 function, nth, (long long)(sim.live_events() - clean.events),
+			 (long long)(sim.live_streams() - clean.streams),
 			 (long long)(sim.host_registrations() - clean.registrations),
 			 (long long)(sim.live_allocs() - clean.allocs));
 }
@@ -179,7 +175,8 @@ static void fail_once(const char *function, int nth, enum kind kind, int code)
 	for (uint32_t i = 0; i < 2; i++) {
 		r = copy_checked(kind, 10 + i, NULL, 0, 0);
 		if (r != CUDA_SUCCESS)
-			fail_msg("%s, after %s call %d failed: the program got %s", what, function, nth, cuda_dl_error(r));
+			fail_msg("%s, after %s call %d failed: the program got %s", what, function, nth,
+					 cuda_dl_error(r));
 	}
 	context_end();
 	expect_clean(what, function, nth);
@@ -188,7 +185,10 @@ static void fail_once(const char *function, int nth, enum kind kind, int code)
 /* The turns tried: all of the first few, then some of the many. */
 static int next_turn(int nth, int calls)
 {
-	return nth < 6 ? nth + 1 : nth < calls - 1 ? (nth * 2 < calls ? nth * 2 : calls - 1) : calls > nth ? calls : nth + 1;
+	return nth < 6           ? nth + 1
+		   : nth < calls - 1 ? (nth * 2 < calls ? nth * 2 : calls - 1)
+		   : calls > nth     ? calls
+							 : nth + 1;
 }
 
 static void each_call_fails_once(void **state)
@@ -209,8 +209,12 @@ static void each_call_fails_once(void **state)
 static void the_end_of_a_ring_fails(void **state)
 {
 	(void)state;
-	static const char *const ends[] = {"cuCtxPushCurrent_v2",  "cuCtxPopCurrent_v2", "cuCtxSynchronize",
-									   "cuEventDestroy_v2",    "cuStreamDestroy_v2", "cuMemHostUnregister",
+	static const char *const ends[] = {"cuCtxPushCurrent_v2",
+									   "cuCtxPopCurrent_v2",
+									   "cuCtxSynchronize",
+									   "cuEventDestroy_v2",
+									   "cuStreamDestroy_v2",
+									   "cuMemHostUnregister",
 									   "cuThreadExchangeStreamCaptureMode"};
 	for (size_t f = 0; f < sizeof(ends) / sizeof(ends[0]); f++)
 		for (int nth = 0; nth <= 3; nth++) {
@@ -246,7 +250,7 @@ static void a_function_that_always_fails(void **state)
 static void an_error_that_sticks(void **state)
 {
 	(void)state;
-	static const char *const fatal[] = {"cuEventQuery", "cuEventRecord", "cuMemcpyHtoDAsync_v2",
+	static const char *const fatal[] = {"cuEventQuery",         "cuEventRecord",     "cuMemcpyHtoDAsync_v2",
 										"cuMemcpyDtoHAsync_v2", "cuStreamWaitEvent", "cuEventCreate"};
 	for (size_t f = 0; f < sizeof(fatal) / sizeof(fatal[0]); f++)
 		for (enum kind kind = 0; kind < KINDS; kind++)
@@ -323,7 +327,8 @@ int pthread_create(pthread_t *thread, const pthread_attr_t *attr, void *(*start)
 {
 	int (*real)(pthread_t *, const pthread_attr_t *, void *(*)(void *), void *);
 	Dl_info info;
-	if (refuse_threads && dladdr(__builtin_return_address(0), &info) && strstr(info.dli_fname, "libturbo.so")) {
+	if (refuse_threads && dladdr(__builtin_return_address(0), &info) &&
+		strstr(info.dli_fname, "libturbo.so")) {
 		refused++;
 		return EAGAIN;
 	}
@@ -381,12 +386,9 @@ int main(void)
 	host = pages_new(BYTES, 0);
 	note_clean();
 	const struct CMUnitTest tests[] = {
-		STAGED(each_call_fails_once),
-		STAGED(the_end_of_a_ring_fails),
-		STAGED(a_function_that_always_fails),
-		EITHER(an_error_that_sticks),
-		EITHER(no_memory_for_a_ring),
-		cmocka_unit_test(no_threads_can_be_started),
+		STAGED(each_call_fails_once),         STAGED(the_end_of_a_ring_fails),
+		STAGED(a_function_that_always_fails), EITHER(an_error_that_sticks),
+		EITHER(no_memory_for_a_ring),         cmocka_unit_test(no_threads_can_be_started),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

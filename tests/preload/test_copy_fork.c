@@ -42,17 +42,18 @@ static int calls_in_child(void)
 {
 	int calls = 0;
 	CUgraph graph;
-#define SAME(large, small)            \
-	do {                              \
-		calls += 2;                   \
-		if ((large) != (small))       \
-			return -1;                \
+#define SAME(large, small)      \
+	do {                        \
+		calls += 2;             \
+		if ((large) != (small)) \
+			return -1;          \
 	} while (0)
 	SAME(cu.cuMemcpyHtoD_v2(d, host, BYTES), cu.cuMemcpyHtoD_v2(d, host, 4));
 	SAME(cu.cuMemcpyDtoH_v2(host, d, BYTES), cu.cuMemcpyDtoH_v2(host, d, 4));
 	SAME(cu.cuMemcpyHtoD_v2_ptds(d, host, BYTES), cu.cuMemcpyHtoD_v2_ptds(d, host, 4));
 	SAME(cu.cuMemcpy(d, (CUdeviceptr)host, BYTES), cu.cuMemcpy(d, (CUdeviceptr)host, 4));
-	SAME(cu.cuMemcpyAsync((CUdeviceptr)host, d, BYTES, stream), cu.cuMemcpyAsync((CUdeviceptr)host, d, 4, stream));
+	SAME(cu.cuMemcpyAsync((CUdeviceptr)host, d, BYTES, stream),
+		 cu.cuMemcpyAsync((CUdeviceptr)host, d, 4, stream));
 	SAME(cu.cuMemcpyHtoDAsync_v2(d, host, BYTES, stream), cu.cuMemcpyHtoDAsync_v2(d, host, 4, stream));
 	SAME(cu.cuMemcpyDtoHAsync_v2_ptsz(host, d, BYTES, NULL), cu.cuMemcpyDtoHAsync_v2_ptsz(host, d, 4, NULL));
 	/* The calls that libturbo takes for other reasons. */

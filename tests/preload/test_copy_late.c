@@ -92,23 +92,14 @@ static bool hold(enum holder what, pthread_t *thread)
 {
 	__atomic_store_n(fx.flag, 0, __ATOMIC_RELEASE);
 	switch (what) {
-	case HOST_FUNCTION:
-		OK(cu.cuLaunchHostFunc(stream, host_function, NULL));
-		return false;
-	case CALLBACK:
-		OK(cu.cuStreamAddCallback(stream, stream_callback, NULL, 0));
-		return false;
-	case WAIT_VALUE:
-		OK(cu.cuStreamWaitValue32_v2(stream, fx.flag_dev, 1, CU_STREAM_WAIT_VALUE_EQ));
-		break;
-	case SPINNING_KERNEL:
-		OK(launch_spin_flag(stream));
-		break;
-	case OTHER_PROCESS:
-		OK(cu.cuStreamWaitEvent(stream, remote, 0));
-		break;
+	case HOST_FUNCTION: OK(cu.cuLaunchHostFunc(stream, host_function, NULL)); return false;
+	case CALLBACK: OK(cu.cuStreamAddCallback(stream, stream_callback, NULL, 0)); return false;
+	case WAIT_VALUE: OK(cu.cuStreamWaitValue32_v2(stream, fx.flag_dev, 1, CU_STREAM_WAIT_VALUE_EQ)); break;
+	case SPINNING_KERNEL: OK(launch_spin_flag(stream)); break;
+	case OTHER_PROCESS: OK(cu.cuStreamWaitEvent(stream, remote, 0)); break;
 	}
-	assert_int_equal(pthread_create(thread, NULL, what == OTHER_PROCESS ? let_remote_go : raise_flag, NULL), 0);
+	assert_int_equal(pthread_create(thread, NULL, what == OTHER_PROCESS ? let_remote_go : raise_flag, NULL),
+					 0);
 	return true;
 }
 
@@ -232,7 +223,8 @@ static int other_process(const char *in, const char *out)
 		return 77;
 	if (cu.cuDevicePrimaryCtxRetain(&ctx, 0) || cu.cuCtxSetCurrent(ctx) ||
 		cu.cuStreamCreate(&s, CU_STREAM_NON_BLOCKING) ||
-		cu.cuEventCreate(&e, CU_EVENT_DISABLE_TIMING | CU_EVENT_INTERPROCESS) || cu.cuIpcGetEventHandle(&handle, e))
+		cu.cuEventCreate(&e, CU_EVENT_DISABLE_TIMING | CU_EVENT_INTERPROCESS) ||
+		cu.cuIpcGetEventHandle(&handle, e))
 		return 1;
 	/* Recorded behind a wait that ends when the parent says so. */
 	while (cu.cuStreamWaitValue32_v2(s, fx.flag_dev, 1, CU_STREAM_WAIT_VALUE_EQ) == CUDA_SUCCESS) {

@@ -40,17 +40,20 @@ static unsigned where_all(struct where *w)
 
 static CUresult h2d(const struct where *w, CUdeviceptr d, const void *h, size_t n)
 {
-	return w->ptsz ? cu.cuMemcpyHtoDAsync_v2_ptsz(d, h, n, w->stream) : cu.cuMemcpyHtoDAsync_v2(d, h, n, w->stream);
+	return w->ptsz ? cu.cuMemcpyHtoDAsync_v2_ptsz(d, h, n, w->stream)
+				   : cu.cuMemcpyHtoDAsync_v2(d, h, n, w->stream);
 }
 
 static CUresult d2h(const struct where *w, void *h, CUdeviceptr d, size_t n)
 {
-	return w->ptsz ? cu.cuMemcpyDtoHAsync_v2_ptsz(h, d, n, w->stream) : cu.cuMemcpyDtoHAsync_v2(h, d, n, w->stream);
+	return w->ptsz ? cu.cuMemcpyDtoHAsync_v2_ptsz(h, d, n, w->stream)
+				   : cu.cuMemcpyDtoHAsync_v2(h, d, n, w->stream);
 }
 
 static CUresult fill(const struct where *w, CUdeviceptr p, size_t bytes, uint32_t value)
 {
-	return w->ptsz ? launch_fill_ptsz(w->stream, p, bytes / 4, value) : launch_fill(w->stream, p, bytes / 4, value);
+	return w->ptsz ? launch_fill_ptsz(w->stream, p, bytes / 4, value)
+				   : launch_fill(w->stream, p, bytes / 4, value);
 }
 
 static CUresult copy(const struct where *w, CUdeviceptr dst, CUdeviceptr src, size_t bytes)
@@ -274,7 +277,8 @@ static void a_copy_waits_for_its_own_stream_alone(void **state)
 int main(void)
 {
 	copy_open();
-	if (cu.cuStreamCreate(&blocking, CU_STREAM_DEFAULT) || cu.cuStreamCreate(&nonblocking, CU_STREAM_NON_BLOCKING) ||
+	if (cu.cuStreamCreate(&blocking, CU_STREAM_DEFAULT) ||
+		cu.cuStreamCreate(&nonblocking, CU_STREAM_NON_BLOCKING) ||
 		cu.cuStreamCreate(&other, CU_STREAM_NON_BLOCKING) || cu.cuMemAlloc_v2(&a, sizes[2]) ||
 		cu.cuMemAlloc_v2(&b, 2 * sizes[2]))
 		return 1;

@@ -8,7 +8,8 @@
 static void every_size_is_staged(void **state)
 {
 	(void)state;
-	static const size_t sizes[] = {64 * KIB, MIB + 1, EARLY_BYTES, EARLY_BYTES + 1, 4 * MIB, 7 * MIB + 7, 50 * MIB};
+	static const size_t sizes[] = {64 * KIB, MIB + 1,     EARLY_BYTES, EARLY_BYTES + 1,
+								   4 * MIB,  7 * MIB + 7, 50 * MIB};
 	for (uint32_t i = 0; i < 2 * sizeof(sizes) / sizeof(sizes[0]); i++) {
 		size_t n = sizes[i / 2];
 		CUdeviceptr d = device_new(n);

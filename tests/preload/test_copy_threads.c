@@ -23,20 +23,20 @@ struct task {
 	char wrong[120];
 };
 
-#define TRY(t, call)                                                                        \
-	do {                                                                                    \
-		CUresult r_ = (call);                                                               \
-		if (r_ != CUDA_SUCCESS) {                                                           \
-			snprintf((t)->wrong, sizeof((t)->wrong), "%s: %s", #call, cuda_dl_error(r_));   \
-			return;                                                                         \
-		}                                                                                   \
+#define TRY(t, call)                                                                      \
+	do {                                                                                  \
+		CUresult r_ = (call);                                                             \
+		if (r_ != CUDA_SUCCESS) {                                                         \
+			snprintf((t)->wrong, sizeof((t)->wrong), "%s: %s", #call, cuda_dl_error(r_)); \
+			return;                                                                       \
+		}                                                                                 \
 	} while (0)
-#define EXPECT(t, condition)                                                                \
-	do {                                                                                    \
-		if (!(condition)) {                                                                 \
-			snprintf((t)->wrong, sizeof((t)->wrong), "line %d: %s", __LINE__, #condition);  \
-			return;                                                                         \
-		}                                                                                   \
+#define EXPECT(t, condition)                                                               \
+	do {                                                                                   \
+		if (!(condition)) {                                                                \
+			snprintf((t)->wrong, sizeof((t)->wrong), "line %d: %s", __LINE__, #condition); \
+			return;                                                                        \
+		}                                                                                  \
 	} while (0)
 
 static void *task_main(void *arg)
@@ -86,9 +86,11 @@ static void copies(struct task *t)
 		size_t n = 60 * KIB + random_below(&random, i % 3 ? 3 * MIB : room - 60 * KIB);
 		size_t off = random_below(&random, 64);
 		pattern_fill(h + off, n, t->number * 100 + i);
-		TRY(t, ptsz ? cu.cuMemcpyHtoDAsync_v2_ptsz(d, h + off, n, s) : cu.cuMemcpyHtoDAsync_v2(d, h + off, n, s));
+		TRY(t, ptsz ? cu.cuMemcpyHtoDAsync_v2_ptsz(d, h + off, n, s)
+					: cu.cuMemcpyHtoDAsync_v2(d, h + off, n, s));
 		memset(h + off, 0, n);
-		TRY(t, ptsz ? cu.cuMemcpyDtoHAsync_v2_ptsz(h + off, d, n, s) : cu.cuMemcpyDtoHAsync_v2(h + off, d, n, s));
+		TRY(t, ptsz ? cu.cuMemcpyDtoHAsync_v2_ptsz(h + off, d, n, s)
+					: cu.cuMemcpyDtoHAsync_v2(h + off, d, n, s));
 		EXPECT(t, pattern_check(h + off, n, t->number * 100 + i) == -1);
 	}
 	free(h);

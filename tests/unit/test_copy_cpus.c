@@ -1,7 +1,10 @@
 /* test_copy_cpus.c - how many cores we may count on: quota text, affinity, ranks of one node. */
+#define _GNU_SOURCE
+#include <pthread.h>
 #include <sched.h>
 #include <setjmp.h>
 #include <stdarg.h>
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <stdlib.h>
@@ -22,18 +25,44 @@ static void quota_rounds_up(void **state)
 static void no_quota_is_zero(void **state)
 {
 	(void)state;
-	static const char *const texts[] = {"max 100000\n", "", "max",      "100000",    "0 100000",
+	static const char *const texts[] = {"max 100000\n", "",    "max",        "100000", "0 100000",
 										"100000 0",     "x y", "100000 max", "\n"};
 	for (size_t i = 0; i < sizeof(texts) / sizeof(texts[0]); i++)
 		assert_int_equal(cpus_quota_v2(texts[i]), 0);
 }
 
-/* Runs with one CPU allowed; the mask is put back. */
-static void affinity_is_obeyed(void **state)
+struct counted {
+	bool widen;
+	int cpus;
+};
+
+static void *count_cpus(void *arg)
+{
+	struct counted *c = arg;
+	cpu_set_t set;
+	if (c->widen)
+		cpus_widen();
+	c->cpus = sched_getaffinity(0, sizeof(set), &set) == 0 ? CPU_COUNT(&set) : -1;
+	return NULL;
+}
+
+/* CPUs that a new thread may use, as it is made or after cpus_widen(). */
+static int cpus_of_a_thread(bool widen)
+{
+	pthread_t t;
+	struct counted c = {widen, 0};
+	assert_int_equal(pthread_create(&t, NULL, count_cpus, &c), 0);
+	pthread_join(t, NULL);
+	return c.cpus;
+}
+
+/* The mask of the start counts, whatever the main thread is bound to later. */
+static void the_first_affinity_is_obeyed(void **state)
 {
 	(void)state;
 	cpu_set_t old, one;
 	unsetenv("LOCAL_WORLD_SIZE");
+	cpus_start();
 	assert_int_equal(sched_getaffinity(0, sizeof(old), &old), 0);
 	int cpu = 0;
 	while (!CPU_ISSET(cpu, &old))
@@ -43,8 +72,15 @@ static void affinity_is_obeyed(void **state)
 	unsigned all = cpus_share();
 	assert_true(all >= 1 && all <= (unsigned)CPU_COUNT(&old));
 	assert_int_equal(sched_setaffinity(0, sizeof(one), &one), 0);
+	unsigned later = cpus_share();
+	int narrow = cpus_of_a_thread(false), wide = cpus_of_a_thread(true);
+	cpus_start();
 	unsigned alone = cpus_share();
 	assert_int_equal(sched_setaffinity(0, sizeof(old), &old), 0);
+	cpus_start();
+	assert_int_equal(later, all);
+	assert_int_equal(narrow, 1);
+	assert_int_equal(wide, CPU_COUNT(&old));
 	assert_int_equal(alone, 1);
 }
 
@@ -70,7 +106,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(quota_rounds_up),
 		cmocka_unit_test(no_quota_is_zero),
-		cmocka_unit_test(affinity_is_obeyed),
+		cmocka_unit_test(the_first_affinity_is_obeyed),
 		cmocka_unit_test(ranks_share),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -30,17 +30,17 @@ static void move_and_check(size_t dst_at, size_t src_at, size_t bytes)
 	size_t low = dst_at - 128, high = dst_at + bytes + 128;
 	memset(want + low, 0xa5, high - low);
 	memcpy(want + dst_at, from + src_at, bytes);
-	for (int way = 0; way < 4; way++) {
+	for (int way = 0; way < 5; way++) {
 		memset(to + low, 0xa5, high - low);
 		if (way == 0)
 			move_stream(to + dst_at, from + src_at, bytes);
-		else if (way == 1)
-			move_out(to + dst_at, from + src_at, bytes);
+		else if (way < 3)
+			move_out(to + dst_at, from + src_at, bytes, way == 1);
 		else
-			move_in(to + dst_at, from + src_at, bytes, way == 2);
+			move_in(to + dst_at, from + src_at, bytes, way == 3);
 		if (memcmp(to + low, want + low, high - low) != 0)
-			fail_msg("way %d: destination offset %zu, source offset %zu, %zu bytes", way, dst_at & 63, src_at & 63,
-					 bytes);
+			fail_msg("way %d: destination offset %zu, source offset %zu, %zu bytes", way, dst_at & 63,
+					 src_at & 63, bytes);
 	}
 }
 
@@ -99,7 +99,7 @@ static void stays_inside_its_pages(void **state)
 	munmap(map[1], bytes);
 }
 
-/* Destinations that were never touched, partly touched, or not writable memory of one kind. */
+/* Destinations that were never touched, or partly, private and shared. */
 static void moves_out_to_fresh_pages(void **state)
 {
 	(void)state;
@@ -115,7 +115,7 @@ static void moves_out_to_fresh_pages(void **state)
 		if (i % 3 == 2)
 			memset(map, 7, bytes / 2);
 		size_t off = i * 333, n = bytes - i * 777;
-		move_out(map + off, src, n);
+		move_out(map + off, src, n, i % 4 < 2 || move_is_fresh(map + off, n));
 		assert_memory_equal(map + off, src, n);
 		for (size_t k = off + n; k < off + n + 256; k++)
 			assert_int_equal(map[k], 0);
@@ -124,14 +124,28 @@ static void moves_out_to_fresh_pages(void **state)
 	free(src);
 }
 
+static void knows_fresh_pages(void **state)
+{
+	(void)state;
+	const size_t bytes = 1 << 20;
+	unsigned char *map = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	assert_ptr_not_equal(map, MAP_FAILED);
+	madvise(map, bytes, MADV_NOHUGEPAGE);
+	assert_true(move_is_fresh(map, bytes));
+	memset(map, 1, bytes);
+	assert_false(move_is_fresh(map, bytes));
+	assert_false(move_is_fresh(map + 100, 50)); /* less than a page */
+	munmap(map, bytes);
+	/* Nothing there at all: no crash, no advice. */
+	(void)move_is_fresh(map, bytes);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(every_alignment_and_length),
-		cmocka_unit_test(every_pair_of_alignments),
-		cmocka_unit_test(lengths_near_pages),
-		cmocka_unit_test(stays_inside_its_pages),
-		cmocka_unit_test(moves_out_to_fresh_pages),
+		cmocka_unit_test(every_alignment_and_length), cmocka_unit_test(every_pair_of_alignments),
+		cmocka_unit_test(lengths_near_pages),         cmocka_unit_test(stays_inside_its_pages),
+		cmocka_unit_test(moves_out_to_fresh_pages),   cmocka_unit_test(knows_fresh_pages),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -17,9 +17,9 @@
 #include "policy/copy/workers.h"
 
 #define PIECE ((size_t)12345)
-#define SLOTS 4u     /* pieces that the ring memory of a copy holds here */
-#define JOBS 32      /* as many as workers.c has */
-#define LIMIT_S 30   /* a piece that takes so long is lost */
+#define SLOTS 4u   /* pieces that the ring memory of a copy holds here */
+#define JOBS 32    /* as many as workers.c has */
+#define LIMIT_S 30 /* a piece that takes so long is lost */
 
 static unsigned repeat = 1; /* TEST_REPEAT: a longer stress */
 
@@ -120,8 +120,13 @@ static unsigned char *user_new(size_t bytes)
 static bool copy_once(bool to_device, unsigned pieces, unsigned seed, bool help, unsigned pause_us)
 {
 	size_t bytes = pieces * PIECE;
-	struct drive d = {.to_device = to_device, .pieces = pieces, .seed = seed, .help = help,
-					  .pause_us = pause_us, .user = user_new(bytes), .slot = malloc(SLOTS * PIECE)};
+	struct drive d = {.to_device = to_device,
+					  .pieces = pieces,
+					  .seed = seed,
+					  .help = help,
+					  .pause_us = pause_us,
+					  .user = user_new(bytes),
+					  .slot = malloc(SLOTS * PIECE)};
 	double until = now() + LIMIT_S;
 	while (!(d.job = workers_job_get()) && now() < until)
 		sleep_us(50);
@@ -239,10 +244,8 @@ int main(void)
 		repeat = (unsigned)atoi(times);
 	workers_wanted = 3;
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(both_directions),
-		cmocka_unit_test(no_wake_up_is_lost),
-		cmocka_unit_test(many_callers),
-		cmocka_unit_test(jobs_run_out_and_come_back),
+		cmocka_unit_test(both_directions),       cmocka_unit_test(no_wake_up_is_lost),
+		cmocka_unit_test(many_callers),          cmocka_unit_test(jobs_run_out_and_come_back),
 		cmocka_unit_test(a_child_starts_afresh),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -26,7 +26,7 @@
 struct copy_fixture {
 	bool preloaded;
 	bool san, tsan; /* built with a sanitizer, with ThreadSanitizer (tests/run.sh says so) */
-	CUcontext ctx; /* the primary context of device 0 */
+	CUcontext ctx;  /* the primary context of device 0 */
 	int devices;
 	CUfunction fill32, add32, copy, spin_us, spin_flag;
 	uint32_t *flag; /* a mapped pinned word */
