@@ -58,6 +58,21 @@ tsan=second_deadlock_stack=1:halt_on_error=0:exitcode=66
 export TSAN_OPTIONS=${TSAN_OPTIONS:-$tsan}
 [ ! -f tests/lsan.supp ] || export LSAN_OPTIONS=${LSAN_OPTIONS:-suppressions=$PWD/tests/lsan.supp}
 
+# The symbolizer that a sanitizer starts inherits LD_PRELOAD, and nothing but a sanitized program
+# can load a sanitized libturbo.so: a static program takes it away first.
+if [ -n "$SAN" ] && symbolizer=$(command -v llvm-symbolizer); then
+	if ! echo "#include <stdlib.h>
+#include <unistd.h>
+int main(int argc, char **argv)
+{
+	unsetenv(\"LD_PRELOAD\");
+	return argc ? execv(\"$symbolizer\", argv) : 1;
+}" | cc -x c -O1 -static -o "$BUILD/llvm-symbolizer" - 2>"$log"; then
+		echo "no symbols in sanitizer reports: $(tail -n 1 "$log")" >&2
+	fi
+	export PATH=$BUILD:$PATH
+fi
+
 # report NAME STATUS SECONDS: one line, and the output when it matters.
 report()
 {
@@ -108,6 +123,8 @@ preload_program()
 	local runtime
 	runtime=$(ldd "$program" 2>/dev/null | sed -n 's/.*=> \(.*lib[atu]*san\.so[^ ]*\).*/\1/p')
 	[ -z "$runtime" ] || pre="$runtime:$lib"
+	# In a forked child LeakSanitizer misses the memory that other threads' stacks pointed to.
+	[[ $name != *fork* ]] || env+=("ASAN_OPTIONS=$ASAN_OPTIONS:detect_leaks=0")
 	run_one "$name" env LD_PRELOAD="$pre" LD_LIBRARY_PATH="$sim" "${env[@]}" "$program"
 }
 
