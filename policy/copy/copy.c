@@ -1,6 +1,7 @@
 #include "copy.h"
 
 #include <errno.h>
+#include <pthread.h>
 #include <stdint.h>
 #include <stdio.h>
 
@@ -174,9 +175,15 @@ static bool take(struct copy_call *call, CUresult *status)
 
 bool copy_take(const struct copy_call *call, CUresult *status)
 {
-	int saved = errno;
+	if (call->dir != COPY_UNIFIED && call->bytes < copy.min[call->dir])
+		return false;
+	int saved = errno, cancel;
 	struct copy_call mine = *call;
-	bool taken = (call->dir == COPY_UNIFIED || call->bytes >= copy.min[call->dir]) && take(&mine, status);
+	/* We sleep while we poll, which is where a thread may be cancelled: it would leave its
+	 * slots and its job behind. */
+	pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &cancel);
+	bool taken = take(&mine, status);
+	pthread_setcancelstate(cancel, NULL);
 	errno = saved;
 	return taken;
 }
