@@ -31,8 +31,14 @@ def run(mode, extra=None, args=()):
     return p, parse(p.out)
 
 
+# Promises of ours that the driver itself does not keep: bare they may fail. A pageable copy that waits
+# for its turn holds back every other thread's copies (580.159: 275 ms behind a 270 ms kernel).
+OURS_ALONE = {"blocked_copy_blocks_nobody"}
+
+
 def problems_of(mode, cases):
-    return ["%s %s: %s" % (mode, name, reason) for name, (word, reason) in cases.items() if word == "FAIL"]
+    return ["%s %s: %s" % (mode, name, reason) for name, (word, reason) in cases.items()
+            if word == "FAIL" and not (mode == "bare" and name in OURS_ALONE)]
 
 
 def check_stats(stats, details, problems):
