@@ -32,15 +32,14 @@ static bool staged(const struct copy_call *call, CUresult *status)
  * One entry point: counts, offers the call to the policy, or makes the real call with
  * `...` as its arguments.
  */
-#define COPY_BODY(symbol, direction, waits, ptsz, to, from, count, on, ...)             \
-	do {                                                                                \
-		CUresult status;                                                                \
-		stats_call(HOOK_##symbol);                                                      \
-		if (WORTH_A_LOOK(count) &&                                                      \
-			staged(&(struct copy_call){direction, waits, ptsz, to, from, count, on},    \
-				   &status))                                                            \
-			return status;                                                              \
-		return REAL_GET(symbol)(__VA_ARGS__);                                           \
+#define COPY_BODY(symbol, direction, waits, ptsz, to, from, count, on, ...)                    \
+	do {                                                                                       \
+		CUresult status;                                                                       \
+		stats_call(HOOK_##symbol);                                                             \
+		if (WORTH_A_LOOK(count) &&                                                             \
+			staged(&(struct copy_call){direction, waits, ptsz, to, from, count, on}, &status)) \
+			return status;                                                                     \
+		return REAL_GET(symbol)(__VA_ARGS__);                                                  \
 	} while (0)
 
 TURBO_EXPORT CUresult cuMemcpyHtoD_v2(CUdeviceptr dst, const void *src, size_t n)

@@ -46,7 +46,7 @@ static int iterate(phdr_visit *visit, void *arg)
 	iterate_fn *fn = __atomic_load_n(&real, __ATOMIC_RELAXED);
 
 	for (const struct link_map *map = fn ? NULL : first_object(); map && !fn; map = map->l_next) {
-		struct elfsym_object libc = { .base = map->l_addr, .lo = map->l_addr, .hi = UINTPTR_MAX };
+		struct elfsym_object libc = {.base = map->l_addr, .lo = map->l_addr, .hi = UINTPTR_MAX};
 
 		if (!text_begins(text_last_part(map->l_name), "libc.so.6"))
 			continue;
@@ -68,7 +68,7 @@ struct walk {
 
 static void object_of(struct elfsym_object *object, const struct dl_phdr_info *info)
 {
-	*object = (struct elfsym_object){ 0 };
+	*object = (struct elfsym_object){0};
 	object->base = info->dlpi_addr;
 	object->path = info->dlpi_name ? info->dlpi_name : "";
 	object->lo = UINTPTR_MAX;
@@ -101,7 +101,7 @@ static int walk_step(struct dl_phdr_info *info, size_t size, void *arg)
 
 int elfsym_walk(elfsym_visit *visit, void *arg)
 {
-	struct walk walk = { visit, arg, 0 };
+	struct walk walk = {visit, arg, 0};
 
 	return iterate(walk_step, &walk);
 }
@@ -122,7 +122,7 @@ static int locked_step(struct dl_phdr_info *info, size_t size, void *arg)
 
 void elfsym_locked(elfsym_body *body, void *arg)
 {
-	struct locked locked = { body, arg };
+	struct locked locked = {body, arg};
 
 	iterate(locked_step, &locked);
 }
@@ -237,7 +237,8 @@ static uint32_t find_sysv(const struct elfsym_object *object, const char *name)
 		hash = (hash << 4) + *c;
 		hash = (hash ^ ((hash & 0xf0000000u) >> 24)) & 0x0fffffffu;
 	}
-	for (uint32_t index = buckets[hash % bucket_count]; index != 0 && index < chain_count; index = chain[index])
+	for (uint32_t index = buckets[hash % bucket_count]; index != 0 && index < chain_count;
+		 index = chain[index])
 		if (is_function(object, index, name) && keep(object, index, &best))
 			break;
 	return best;

@@ -29,10 +29,10 @@ _Static_assert(sizeof(real_fn[0]) == 8, "a slot is 8 bytes");
 /* Linked with -Bsymbolic-functions: the addresses are ours, whoever else exports the name. */
 const struct hook_row hook_table[HOOK_COUNT] = {
 #define HOOK_ROW_HOOK(sym, lib, taker) \
-	[HOOK_##sym] = { #sym, (void *)hook_body_##sym, HOOK_LIB_##lib, HOOK_HOW_HOOK, taker },
+	[HOOK_##sym] = {#sym, (void *)hook_body_##sym, HOOK_LIB_##lib, HOOK_HOW_HOOK, taker},
 #define HOOK_ROW_COUNT(sym, lib, taker) \
-	[HOOK_##sym] = { #sym, (void *)hook_body_##sym, HOOK_LIB_##lib, HOOK_HOW_COUNT, taker },
-#define HOOK_ROW_PASS(sym, lib, taker) [HOOK_##sym] = { #sym, NULL, HOOK_LIB_##lib, HOOK_HOW_PASS, taker },
+	[HOOK_##sym] = {#sym, (void *)hook_body_##sym, HOOK_LIB_##lib, HOOK_HOW_COUNT, taker},
+#define HOOK_ROW_PASS(sym, lib, taker) [HOOK_##sym] = {#sym, NULL, HOOK_LIB_##lib, HOOK_HOW_PASS, taker},
 #include "hook_table.inc"
 };
 

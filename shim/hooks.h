@@ -26,11 +26,11 @@ enum hook_how { HOOK_HOW_HOOK, HOOK_HOW_COUNT, HOOK_HOW_PASS };
 
 /* One exported symbol of a provider. The table is sorted by name (strcmp). */
 struct hook_row {
-	const char *name;   /* exact symbol, ABI suffix included */
-	void *ours;         /* our body or stub; NULL for pass */
-	uint8_t lib;        /* enum hook_lib */
-	uint8_t how;        /* enum hook_how */
-	const char *taker;  /* policy that takes it, or "-" */
+	const char *name;  /* exact symbol, ABI suffix included */
+	void *ours;        /* our body or stub; NULL for pass */
+	uint8_t lib;       /* enum hook_lib */
+	uint8_t how;       /* enum hook_how */
+	const char *taker; /* policy that takes it, or "-" */
 };
 
 /* Indexed by enum hook_id; ids are assigned in name order. */

@@ -53,9 +53,8 @@ static void find_owner(struct capture *k)
 static unsigned find(const struct capture *k)
 {
 	unsigned i = 0;
-	while (i < captures.n &&
-		   (captures.list[i].stream != k->stream || captures.list[i].thread != k->thread ||
-			(k->thread && captures.list[i].ctx != k->ctx)))
+	while (i < captures.n && (captures.list[i].stream != k->stream || captures.list[i].thread != k->thread ||
+							  (k->thread && captures.list[i].ctx != k->ctx)))
 		i++;
 	return i;
 }

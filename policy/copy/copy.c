@@ -26,7 +26,7 @@ enum { COPY_OPTION_OFF, COPY_OPTION_ON, COPY_OPTION_EARLY };
 /* Set in start(), constant afterwards. */
 static struct {
 	bool on;
-	bool early; /* TURBO_COPY=early: read before the copy's turn, whatever its size */
+	bool early;    /* TURBO_COPY=early: read before the copy's turn, whatever its size */
 	size_t min[2]; /* by direction */
 } copy;
 
@@ -63,14 +63,13 @@ static bool driver_complete(void)
 		   REAL_HAS(cuEventRecord_ptsz) && REAL_HAS(cuEventQuery) && REAL_HAS(cuEventDestroy_v2) &&
 		   REAL_HAS(cuStreamCreate) && REAL_HAS(cuStreamDestroy_v2) && REAL_HAS(cuStreamWaitEvent) &&
 		   REAL_HAS(cuStreamWaitEvent_ptsz) && REAL_HAS(cuStreamSynchronize) &&
-		   REAL_HAS(cuStreamIsCapturing) && REAL_HAS(cuStreamIsCapturing_ptsz) &&
-		   REAL_HAS(cuStreamGetCtx) &&
-		   REAL_HAS(cuThreadExchangeStreamCaptureMode) &&
-		   REAL_HAS(cuPointerGetAttributes) && REAL_HAS(cuMemHostRegister_v2) &&
-		   REAL_HAS(cuMemHostUnregister) && REAL_HAS(cuCtxGetCurrent) && REAL_HAS(cuCtxGetDevice) &&
-		   REAL_HAS(cuCtxPushCurrent_v2) && REAL_HAS(cuCtxPopCurrent_v2) && REAL_HAS(cuCtxSynchronize) &&
-		   REAL_HAS(cuDeviceGetAttribute) && REAL_HAS(cuDevicePrimaryCtxGetState) &&
-		   REAL_HAS(cuDevicePrimaryCtxRetain) && REAL_HAS(cuDevicePrimaryCtxRelease_v2);
+		   REAL_HAS(cuStreamIsCapturing) && REAL_HAS(cuStreamIsCapturing_ptsz) && REAL_HAS(cuStreamGetCtx) &&
+		   REAL_HAS(cuThreadExchangeStreamCaptureMode) && REAL_HAS(cuPointerGetAttributes) &&
+		   REAL_HAS(cuMemHostRegister_v2) && REAL_HAS(cuMemHostUnregister) && REAL_HAS(cuCtxGetCurrent) &&
+		   REAL_HAS(cuCtxGetDevice) && REAL_HAS(cuCtxPushCurrent_v2) && REAL_HAS(cuCtxPopCurrent_v2) &&
+		   REAL_HAS(cuCtxSynchronize) && REAL_HAS(cuDeviceGetAttribute) &&
+		   REAL_HAS(cuDevicePrimaryCtxGetState) && REAL_HAS(cuDevicePrimaryCtxRetain) &&
+		   REAL_HAS(cuDevicePrimaryCtxRelease_v2);
 }
 
 static void cuda_ready(void)

@@ -18,13 +18,13 @@ extern const struct policy copy_policy;
 enum copy_dir { COPY_H2D, COPY_D2H, COPY_UNIFIED };
 
 struct copy_call {
-	enum copy_dir dir;   /* COPY_UNIFIED: found out from the pointers */
-	bool sync;           /* cuMemcpy*: returns when the DMA is done */
-	bool per_thread;     /* the caller's ABI: _ptds or _ptsz */
-	CUdeviceptr dst;     /* host side as an integer for D2H */
-	CUdeviceptr src;     /* host side as an integer for H2D */
+	enum copy_dir dir; /* COPY_UNIFIED: found out from the pointers */
+	bool sync;         /* cuMemcpy*: returns when the DMA is done */
+	bool per_thread;   /* the caller's ABI: _ptds or _ptsz */
+	CUdeviceptr dst;   /* host side as an integer for D2H */
+	CUdeviceptr src;   /* host side as an integer for H2D */
 	size_t bytes;
-	CUstream stream;     /* NULL for synchronous calls: the ABI's default stream */
+	CUstream stream; /* NULL for synchronous calls: the ABI's default stream */
 };
 
 /* Smallest copy worth a look; SIZE_MAX while the policy is off. Relaxed loads on

@@ -52,7 +52,8 @@ static bool plan(struct stage *st, size_t upto)
 		if (n > upto - st->planned)
 			n = upto - st->planned;
 		/* A crumb is taken only where the ring or the copy ends. */
-		if (n < piece && n < st->call->bytes - st->planned && (st->planned + n) % st->room && st->planned + n < upto)
+		if (n < piece && n < st->call->bytes - st->planned && (st->planned + n) % st->room &&
+			st->planned + n < upto)
 			break;
 		n = n < piece ? n : piece;
 		if (!n || !stage_piece(st, st->planned, n))

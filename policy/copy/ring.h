@@ -47,8 +47,8 @@ struct copy_ring {
 	_Atomic(CUcontext) ctx;
 	unsigned long long ctx_id; /* cuCtxGetId: tells a recycled handle apart; 0 if unknown */
 	int device;
-	bool primary;      /* of `device` */
-	bool early_reads;  /* the driver's own rule applies: 2 MiB may be read early */
+	bool primary;       /* of `device` */
+	bool early_reads;   /* the driver's own rule applies: 2 MiB may be read early */
 	CUstream stream_in; /* ours, non-blocking: chunks whose turn has come */
 	CUstream stream_out;
 	unsigned char *mem;

@@ -21,8 +21,7 @@ static bool ask(CUdeviceptr p, struct pointer_info *info)
 {
 	*info = (struct pointer_info){0};
 	CUpointer_attribute what[] = {CU_POINTER_ATTRIBUTE_MEMORY_TYPE, CU_POINTER_ATTRIBUTE_IS_MANAGED,
-								  CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL,
-								  CU_POINTER_ATTRIBUTE_RANGE_START_ADDR,
+								  CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL, CU_POINTER_ATTRIBUTE_RANGE_START_ADDR,
 								  CU_POINTER_ATTRIBUTE_RANGE_SIZE};
 	void *where[] = {&info->type, &info->managed, &info->device, &info->start, &info->bytes};
 	/* The plural form answers zeroes for pageable memory where the singular one

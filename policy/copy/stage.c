@@ -102,8 +102,7 @@ void stage_close(struct stage *st, CUresult status)
 	workers_job_end(st->job);
 	/* On our own stream nothing but copies is ahead, so this wait is short; on the
 	 * program's stream its order already puts the driver's copy behind ours. */
-	if (status != CUDA_SUCCESS && !st->on_caller &&
-		REAL(cuStreamSynchronize)(st->stream) == CUDA_SUCCESS)
+	if (status != CUDA_SUCCESS && !st->on_caller && REAL(cuStreamSynchronize)(st->stream) == CUDA_SUCCESS)
 		st->done = st->issued;
 	if (st->done < st->issued && stage_fence(st, &fence) != CUDA_SUCCESS)
 		lost = true;
@@ -164,8 +163,7 @@ bool stage_help(struct stage *st)
 {
 	/* With few workers the caller is one of them; with many it only steps in when the
 	 * piece it needs next has not even been claimed (they are still waking). */
-	if (workers_wanted >= 4 &&
-		atomic_load_explicit(&st->job->next, memory_order_relaxed) > st->moved_pieces)
+	if (workers_wanted >= 4 && atomic_load_explicit(&st->job->next, memory_order_relaxed) > st->moved_pieces)
 		return false;
 	return workers_job_help(st->job);
 }

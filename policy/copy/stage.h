@@ -28,7 +28,7 @@ struct stage {
 	size_t early;     /* H2D: bytes that may be read before the copy's turn */
 	unsigned slots;
 	struct copy_slot *slot[COPY_JOB_SLOTS_MAX]; /* adjacent in memory */
-	size_t room;      /* bytes of ring memory held */
+	size_t room;                                /* bytes of ring memory held */
 
 	/* Positions in the copy, in bytes; reusable <= ... <= call->bytes. */
 	size_t planned;  /* covered by pieces (H2D) or DMAs (D2H) */

@@ -50,7 +50,8 @@ static void ring_bell(uint64_t pieces)
 {
 	atomic_fetch_add_explicit(&pool.bell, 1, memory_order_seq_cst);
 	int idle = atomic_load_explicit(&pool.idle, memory_order_seq_cst);
-	if (atomic_load_explicit(&pool.parked, memory_order_seq_cst) > 0 && pieces > (uint64_t)(idle > 0 ? idle : 0))
+	if (atomic_load_explicit(&pool.parked, memory_order_seq_cst) > 0 &&
+		pieces > (uint64_t)(idle > 0 ? idle : 0))
 		futex_wake(2);
 }
 
@@ -182,9 +183,8 @@ struct copy_job *workers_job_get(void)
 			atomic_compare_exchange_strong_explicit(&jobs[i].taken, &no, true, memory_order_acquire,
 													memory_order_relaxed)) {
 			unsigned top = atomic_load_explicit(&pool.top, memory_order_relaxed);
-			while (top < i + 1 && !atomic_compare_exchange_weak_explicit(&pool.top, &top, i + 1,
-																		 memory_order_release,
-																		 memory_order_relaxed))
+			while (top < i + 1 && !atomic_compare_exchange_weak_explicit(
+									  &pool.top, &top, i + 1, memory_order_release, memory_order_relaxed))
 				;
 			return &jobs[i];
 		}

@@ -38,8 +38,9 @@ static void lookup(void *handle, const char *handle_name, const char *name)
 
 static int lookups(void *driver)
 {
-	static const char *const names[] = {"cuInit",       "cuDriverGetVersion",  "cuMemcpyHtoD_v2", "cuMemcpyHtoDAsync_v2",
-	                                    "cuMemAlloc_v2", "cuGetProcAddress_v2", "cuLaunchKernel",  "no_such_function"};
+	static const char *const names[] = {
+		"cuInit",        "cuDriverGetVersion",  "cuMemcpyHtoD_v2", "cuMemcpyHtoDAsync_v2",
+		"cuMemAlloc_v2", "cuGetProcAddress_v2", "cuLaunchKernel",  "no_such_function"};
 
 	printf("dlopen: %s (%s)\n", driver ? "found" : "NULL", driver ? "no error" : reason());
 	for (unsigned i = 0; i < sizeof(names) / sizeof(names[0]); i++) {

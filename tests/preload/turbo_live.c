@@ -25,13 +25,13 @@ static void *symbol(const char *name)
 }
 
 /* CALL(cuInit, 0): looked up as a runtime library does, and must succeed. */
-#define CALL(f, ...)                                                                                         \
-	do {                                                                                                     \
-		CUresult r_ = ((__typeof__(&f))symbol(#f))(__VA_ARGS__);                                             \
-		if (r_ != CUDA_SUCCESS) {                                                                            \
-			fprintf(stderr, "turbo_live: %s: error %d\n", #f, (int)r_);                                      \
-			exit(1);                                                                                         \
-		}                                                                                                    \
+#define CALL(f, ...)                                                    \
+	do {                                                                \
+		CUresult r_ = ((__typeof__(&f))symbol(#f))(__VA_ARGS__);        \
+		if (r_ != CUDA_SUCCESS) {                                       \
+			fprintf(stderr, "turbo_live: %s: error %d\n", #f, (int)r_); \
+			exit(1);                                                    \
+		}                                                               \
 	} while (0)
 
 int main(int argc, char **argv)

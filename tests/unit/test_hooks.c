@@ -54,12 +54,8 @@ static void entries_are_present_and_distinct(void **state)
 		const struct hook_row *row = &hook_table[i];
 
 		switch (row->how) {
-		case HOOK_HOW_HOOK:
-			assert_string_not_equal(row->taker, "-");
-			break;
-		case HOOK_HOW_COUNT:
-			assert_string_equal(row->taker, "-");
-			break;
+		case HOOK_HOW_HOOK: assert_string_not_equal(row->taker, "-"); break;
+		case HOOK_HOW_COUNT: assert_string_equal(row->taker, "-"); break;
 		default:
 			assert_int_equal(row->how, HOOK_HOW_PASS);
 			assert_string_equal(row->taker, "-");
@@ -83,18 +79,18 @@ static void treatments_that_others_rely_on(void **state)
 		enum hook_how how;
 		const char *taker;
 	} want[] = {
-		{ HOOK_cuInit, HOOK_HOW_HOOK, "init" },
-		{ HOOK_cuGetProcAddress, HOOK_HOW_HOOK, "resolve" },
-		{ HOOK_cuGetProcAddress_v2, HOOK_HOW_HOOK, "resolve" },
-		{ HOOK_cuMemcpy_ptds, HOOK_HOW_HOOK, "copy" },
-		{ HOOK_cuMemcpyDtoH_v2, HOOK_HOW_HOOK, "copy" },
-		{ HOOK_cuMemcpyHtoD, HOOK_HOW_COUNT, "-" },
-		{ HOOK_cuStreamEndCapture_ptsz, HOOK_HOW_HOOK, "copy" },
-		{ HOOK_cuCtxDestroy_v2, HOOK_HOW_HOOK, "context" },
-		{ HOOK_cuMemAlloc_v2, HOOK_HOW_COUNT, "-" },
-		{ HOOK_cuStreamIsCapturing, HOOK_HOW_COUNT, "-" },
-		{ HOOK_cuGetExportTable, HOOK_HOW_PASS, "-" },
-		{ HOOK_cuptiActivityEnable, HOOK_HOW_PASS, "-" },
+		{HOOK_cuInit, HOOK_HOW_HOOK, "init"},
+		{HOOK_cuGetProcAddress, HOOK_HOW_HOOK, "resolve"},
+		{HOOK_cuGetProcAddress_v2, HOOK_HOW_HOOK, "resolve"},
+		{HOOK_cuMemcpy_ptds, HOOK_HOW_HOOK, "copy"},
+		{HOOK_cuMemcpyDtoH_v2, HOOK_HOW_HOOK, "copy"},
+		{HOOK_cuMemcpyHtoD, HOOK_HOW_COUNT, "-"},
+		{HOOK_cuStreamEndCapture_ptsz, HOOK_HOW_HOOK, "copy"},
+		{HOOK_cuCtxDestroy_v2, HOOK_HOW_HOOK, "context"},
+		{HOOK_cuMemAlloc_v2, HOOK_HOW_COUNT, "-"},
+		{HOOK_cuStreamIsCapturing, HOOK_HOW_COUNT, "-"},
+		{HOOK_cuGetExportTable, HOOK_HOW_PASS, "-"},
+		{HOOK_cuptiActivityEnable, HOOK_HOW_PASS, "-"},
 	};
 
 	(void)state;
@@ -124,9 +120,32 @@ static void names_are_found(void **state)
 static void near_misses_are_not(void **state)
 {
 	static const char *const wrong[] = {
-		"", "c", "cu", "C", "p", "n", "ncc", "nccl", "pnccl", "ppncclAllReduce", "cuInitX", "cuInit ", " cuInit",
-		"cuinit", "CuInit", "cuMemAlloc_v3", "cuMemAlloc_V2", "cuMemcpyHtoD_ptds", "cuGetProcAddress_v3",
-		"cudaMalloc", "cublasCreate_v2", "pcuInit", "ncclAllReduce_v2", "cupti", "malloc", "\377\376",
+		"",
+		"c",
+		"cu",
+		"C",
+		"p",
+		"n",
+		"ncc",
+		"nccl",
+		"pnccl",
+		"ppncclAllReduce",
+		"cuInitX",
+		"cuInit ",
+		" cuInit",
+		"cuinit",
+		"CuInit",
+		"cuMemAlloc_v3",
+		"cuMemAlloc_V2",
+		"cuMemcpyHtoD_ptds",
+		"cuGetProcAddress_v3",
+		"cudaMalloc",
+		"cublasCreate_v2",
+		"pcuInit",
+		"ncclAllReduce_v2",
+		"cupti",
+		"malloc",
+		"\377\376",
 	};
 
 	(void)state;
@@ -196,8 +215,8 @@ struct mixed {
 
 /* Integers and doubles beyond both register files, narrow types, structures by value. */
 static long double many(int a, double b, long c, float d, const void *e, unsigned char f, double g, int64_t h,
-						short i, double j, struct big k, double l, double m, struct mixed n, double o, double p,
-						double q, long double r, uint64_t s, double t)
+						short i, double j, struct big k, double l, double m, struct mixed n, double o,
+						double p, double q, long double r, uint64_t s, double t)
 {
 	assert_int_equal(a, -1);
 	assert_true(b == 2.5 && d == 4.25f && g == 7.5 && j == 10.5 && l == 12.5 && m == 13.5);
@@ -218,10 +237,10 @@ static long double many(int a, double b, long c, float d, const void *e, unsigne
 static void call_many(void)
 {
 	__typeof__(many) *stub = stub_over((void *)many);
-	struct big k = { { 11, 12, 13, 14, 15 } };
-	struct mixed n = { 14.5, 14 };
-	long double r = stub(-1, 2.5, -3000000000L, 4.25f, &real_fn, 250, 7.5, INT64_MIN + 8, -9, 10.5, k, 12.5, 13.5, n,
-						 15.5, 16.5, 17.5, 18.25L, UINT64_MAX - 19, 20.5);
+	struct big k = {{11, 12, 13, 14, 15}};
+	struct mixed n = {14.5, 14};
+	long double r = stub(-1, 2.5, -3000000000L, 4.25f, &real_fn, 250, 7.5, INT64_MIN + 8, -9, 10.5, k, 12.5,
+						 13.5, n, 15.5, 16.5, 17.5, 18.25L, UINT64_MAX - 19, 20.5);
 
 	assert_true(r == 1.0L / 3);
 }
@@ -229,14 +248,14 @@ static void call_many(void)
 /* A result that is returned through memory whose address is a hidden argument. */
 static struct big returns_big(long first, double second)
 {
-	struct big b = { { first, (long)second, 3, 4, 5 } };
+	struct big b = {{first, (long)second, 3, 4, 5}};
 
 	return b;
 }
 
 static struct mixed returns_mixed(long whole, double real)
 {
-	return (struct mixed){ real, whole };
+	return (struct mixed){real, whole};
 }
 
 static void call_structures(void)
@@ -262,7 +281,9 @@ static double adds(const char *kinds, ...)
 
 	va_start(list, kinds);
 	for (; *kinds; kinds++)
-		sum += *kinds == 'd' ? va_arg(list, double) : *kinds == 'p' ? (double)*va_arg(list, int *) : va_arg(list, int);
+		sum += *kinds == 'd'   ? va_arg(list, double)
+			   : *kinds == 'p' ? (double)*va_arg(list, int *)
+							   : va_arg(list, int);
 	va_end(list);
 	return sum;
 }
@@ -274,8 +295,8 @@ static void call_variadic(void)
 
 	assert_true(stub("") == 0);
 	assert_true(stub("id", 1, 2.5) == 3.5);
-	assert_true(stub("idididididididididididp", 1, .5, 2, .5, 3, .5, 4, .5, 5, .5, 6, .5, 7, .5, 8, .5, 9, .5, 10, .5,
-					 11, .5, &eight) == 79.5);
+	assert_true(stub("idididididididididididp", 1, .5, 2, .5, 3, .5, 4, .5, 5, .5, 6, .5, 7, .5, 8, .5, 9, .5,
+					 10, .5, 11, .5, &eight) == 79.5);
 }
 
 static void *return_address(void)
@@ -286,7 +307,7 @@ static void *return_address(void)
 /* The callee sees the program as its caller, not the stub. */
 static void call_return_address(void)
 {
-	void *(*volatile fn[2])(void) = { return_address, (void *(*)(void))stub_over((void *)return_address) };
+	void *(*volatile fn[2])(void) = {return_address, (void *(*)(void))stub_over((void *)return_address)};
 	void *seen[2];
 
 	for (volatile int i = 0; i < 2; i++)
@@ -371,7 +392,7 @@ static void check_threads(unsigned threads, int count, uint64_t lane_off)
 {
 	void *saved = real_fn[STUB];
 	pthread_barrier_t together;
-	struct calls calls = { (long (*)(void))stub_over((void *)answer), count, lane_off, &together };
+	struct calls calls = {(long (*)(void))stub_over((void *)answer), count, lane_off, &together};
 	uint64_t before = stats_cell_sum(STUB), other = stats_cell_sum(STUB + 1);
 	pthread_t thread[2 * STATS_LANES];
 

@@ -36,17 +36,17 @@ static void *symbol(const char *name)
 #define SYMBOL(f) __typeof__(&f) p_##f = (__typeof__(&f))symbol(#f)
 
 /* Prints "KEY ns" for the statement. */
-#define MEASURE(key, calls, statement)                                                                       \
-	do {                                                                                                     \
-		double best_ = 1e18;                                                                                 \
-		for (int b_ = 0; b_ < BATCHES; b_++) {                                                               \
-			double start_ = bench_now_ns();                                                                  \
-			for (int i_ = 0; i_ < (calls); i_++)                                                             \
-				statement;                                                                                   \
-			double ns_ = (bench_now_ns() - start_) / (calls);                                                \
-			best_ = ns_ < best_ ? ns_ : best_;                                                               \
-		}                                                                                                    \
-		printf("%s %.2f\n", key, best_);                                                                     \
+#define MEASURE(key, calls, statement)                        \
+	do {                                                      \
+		double best_ = 1e18;                                  \
+		for (int b_ = 0; b_ < BATCHES; b_++) {                \
+			double start_ = bench_now_ns();                   \
+			for (int i_ = 0; i_ < (calls); i_++)              \
+				statement;                                    \
+			double ns_ = (bench_now_ns() - start_) / (calls); \
+			best_ = ns_ < best_ ? ns_ : best_;                \
+		}                                                     \
+		printf("%s %.2f\n", key, best_);                      \
 	} while (0)
 
 static int child(void)

@@ -9,12 +9,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define assert_true(x)                                                 \
-	do {                                                               \
-		if (!(x)) {                                                    \
-			fprintf(stderr, "%s:%d: %s\n", __FILE__, __LINE__, #x);    \
-			exit(1);                                                   \
-		}                                                              \
+#define assert_true(x)                                              \
+	do {                                                            \
+		if (!(x)) {                                                 \
+			fprintf(stderr, "%s:%d: %s\n", __FILE__, __LINE__, #x); \
+			exit(1);                                                \
+		}                                                           \
 	} while (0)
 #define assert_null(x) assert_true((x) == NULL)
 #define assert_non_null(x) assert_true((x) != NULL)
@@ -28,7 +28,9 @@ struct CMUnitTest {
 	const char *name;
 	void (*run)(void **state);
 };
-#define cmocka_unit_test(f) { #f, f }
+/* clang-format off */
+#define cmocka_unit_test(f) {#f, f}
+/* clang-format on */
 #define cmocka_run_group_tests(tests, setup, teardown) mini_run(tests, sizeof(tests) / sizeof((tests)[0]))
 
 static inline int mini_run(const struct CMUnitTest *tests, size_t count)
