@@ -22,6 +22,19 @@ bool verify_due(void)
 	return atomic_fetch_add_explicit(&seen, 1, memory_order_relaxed) % (uint64_t)every == 0;
 }
 
+bool verify_settled(struct stage *st)
+{
+	const struct copy_call *call = st->call;
+	if (!st->on_caller) {
+		st->early = 0;
+		return true;
+	}
+	if (!REAL_HAS(cuStreamQuery) || !REAL_HAS(cuStreamQuery_ptsz))
+		return false;
+	return (call->per_thread ? REAL(cuStreamQuery_ptsz)(call->stream) : REAL(cuStreamQuery)(call->stream)) ==
+		   CUDA_SUCCESS;
+}
+
 /* True once every DMA has run. On our own stream that is soon; on the program's an
  * asynchronous copy may be behind work that ends only after this call has returned. */
 static bool arrived(struct stage *st)
@@ -50,13 +63,11 @@ static bool piece_equal(struct stage *st, const unsigned char *host, CUdeviceptr
 	return r != CUDA_SUCCESS || memcmp(buf, host, n) == 0;
 }
 
-/* Offset of the piece that differs, or call->bytes. */
-static size_t device_differs(struct stage *st)
+/* Offset of the piece in which the device's bytes differ from `host`, or call->bytes. */
+static size_t device_differs(struct stage *st, const unsigned char *host)
 {
 	const struct copy_call *call = st->call;
-	bool in = call->dir == COPY_H2D;
-	const unsigned char *host = (const unsigned char *)(in ? call->src : call->dst);
-	CUdeviceptr dev = in ? call->dst : call->src;
+	CUdeviceptr dev = call->dir == COPY_H2D ? call->dst : call->src;
 	size_t at = 0;
 	void *buf = malloc(PIECE);
 	if (!buf)
@@ -71,7 +82,7 @@ static size_t device_differs(struct stage *st)
 	return at;
 }
 
-/* The same for a copy that has every byte in the ring still. */
+/* The same for the ring of a copy that has every byte in it still, and the source. */
 static size_t ring_differs(struct stage *st)
 {
 	const unsigned char *ring = st->slot[0]->mem, *host = st->job->host;
@@ -85,10 +96,20 @@ static size_t ring_differs(struct stage *st)
 	return at;
 }
 
-bool verify_equal(struct stage *st)
+static size_t differs(struct stage *st, bool settled)
+{
+	if (!st->on_caller)
+		return arrived(st) ? device_differs(st, st->job->host) : st->call->bytes;
+	size_t at = settled ? ring_differs(st) : st->call->bytes;
+	if (at == st->call->bytes && arrived(st))
+		at = device_differs(st, st->slot[0]->mem);
+	return at;
+}
+
+bool verify_equal(struct stage *st, bool settled)
 {
 	const struct copy_call *call = st->call;
-	size_t at = arrived(st) ? device_differs(st) : st->on_caller ? ring_differs(st) : call->bytes;
+	size_t at = differs(st, settled);
 	stats_add(STATS_COPY_VERIFIED, 1);
 	if (at == call->bytes)
 		return true;
