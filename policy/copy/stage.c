@@ -117,7 +117,7 @@ void stage_close(struct stage *st, CUresult status)
 size_t stage_piece_bytes(const struct stage *st, size_t left)
 {
 	size_t share = left / (2 * (workers_wanted + 1)) & ~(size_t)(COPY_PIECE_MIN - 1);
-	size_t most = st->job->fresh ? COPY_PIECE_FRESH : COPY_PIECE_BYTES;
+	size_t most = st->job->to_device ? COPY_PIECE_BYTES : st->job->fresh ? COPY_PIECE_FRESH : COPY_PIECE_D2H;
 	return share < COPY_PIECE_MIN ? COPY_PIECE_MIN : share < most ? share : most;
 }
 

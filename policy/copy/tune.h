@@ -15,6 +15,14 @@
 #ifndef COPY_PIECE_MIN
 #define COPY_PIECE_MIN (32u << 10)
 #endif
+/* What a worker claims of a result. Also the workers that take part in one: five move more
+ * than the device delivers, and the rest would only spin beside them. */
+#ifndef COPY_PIECE_D2H
+#define COPY_PIECE_D2H (128u << 10)
+#endif
+#ifndef COPY_D2H_WORKERS
+#define COPY_D2H_WORKERS 5
+#endif
 /* Of a result whose pages were never touched: faults taken a megabyte at a time are 1.5 x
  * as fast as by the page (1 GiB: 14 against 9 GB/s). */
 #ifndef COPY_PIECE_FRESH

@@ -22,22 +22,36 @@ unsigned workers_wanted;
 
 static struct copy_job jobs[JOBS];
 
+/* Which workers a job is for; also the bits by which parked ones are woken. */
+enum { CREW_FEW = 1, CREW_ALL = 2 };
+
 static struct {
 	_Atomic int started;   /* 0 no, 1 being started, 2 running; CAS by the first caller */
 	_Atomic uint32_t bell; /* futex word; bumped (seq_cst) after work appeared */
 	_Atomic int parked;    /* workers in futex_wait or about to; seq_cst against `bell` */
-	_Atomic int idle;      /* workers that spin and have found nothing; see ring_bell() */
+	_Atomic int idle[CREW_ALL + 1]; /* by crew: workers that spin and have found nothing */
 	_Atomic unsigned top;  /* jobs[0..top) have ever been used; only grows */
 } pool;
 
-static void futex_wake(int n)
+static int crew_of(struct copy_job *job)
 {
-	syscall(SYS_futex, &pool.bell, FUTEX_WAKE_PRIVATE, n, NULL, NULL, 0);
+	return atomic_load_explicit(&job->crew, memory_order_relaxed);
 }
 
-static void futex_park(uint32_t seen)
+/* The crews that worker number `i` belongs to. */
+static int crews(unsigned i)
 {
-	syscall(SYS_futex, &pool.bell, FUTEX_WAIT_PRIVATE, seen, NULL, NULL, 0);
+	return i < COPY_D2H_WORKERS ? CREW_FEW | CREW_ALL : CREW_ALL;
+}
+
+static void futex_wake(int n, int crew)
+{
+	syscall(SYS_futex, &pool.bell, FUTEX_WAKE_BITSET_PRIVATE, n, NULL, NULL, crew);
+}
+
+static void futex_park(uint32_t seen, int mine)
+{
+	syscall(SYS_futex, &pool.bell, FUTEX_WAIT_BITSET_PRIVATE, seen, NULL, NULL, mine);
 }
 
 /*
@@ -46,13 +60,13 @@ static void futex_park(uint32_t seen)
  * sees it. Otherwise wakes two, each of which wakes two more: one thread waking eight in
  * a row would spend longer in the kernel than a small copy takes.
  */
-static void ring_bell(uint64_t pieces)
+static void ring_bell(uint64_t pieces, int crew)
 {
 	atomic_fetch_add_explicit(&pool.bell, 1, memory_order_seq_cst);
-	int idle = atomic_load_explicit(&pool.idle, memory_order_seq_cst);
+	int idle = atomic_load_explicit(&pool.idle[crew], memory_order_seq_cst);
 	if (atomic_load_explicit(&pool.parked, memory_order_seq_cst) > 0 &&
 		pieces > (uint64_t)(idle > 0 ? idle : 0))
-		futex_wake(2);
+		futex_wake(2, crew);
 }
 
 bool workers_job_help(struct copy_job *job)
@@ -75,7 +89,7 @@ bool workers_job_help(struct copy_job *job)
 }
 
 /* One pass over the jobs; true if a piece was moved. */
-static bool work_once(void)
+static bool work_once(int mine)
 {
 	bool moved = false;
 	unsigned top = atomic_load_explicit(&pool.top, memory_order_acquire);
@@ -84,7 +98,8 @@ static bool work_once(void)
 		if (!atomic_load_explicit(&job->active, memory_order_relaxed))
 			continue;
 		atomic_fetch_add_explicit(&job->visitors, 1, memory_order_seq_cst);
-		if (atomic_load_explicit(&job->active, memory_order_seq_cst))
+		/* Only now: what the job is must not change under us. */
+		if (atomic_load_explicit(&job->active, memory_order_seq_cst) && (crew_of(job) & mine))
 			while (workers_job_help(job))
 				moved = true;
 		/* Release: the caller that reads zero sees all our reads of user memory done. */
@@ -93,45 +108,56 @@ static bool work_once(void)
 	return moved;
 }
 
-static bool work_waits(void)
+/* A crew of `mine` for which pieces are waiting, or 0. A job that ends and begins anew
+ * meanwhile may be taken for one of another crew: a worker then looks once too often, or
+ * parks where the caller, who sees it parked, wakes it. */
+static int work_waits(int mine)
 {
 	unsigned top = atomic_load_explicit(&pool.top, memory_order_acquire);
 	for (unsigned i = 0; i < top; i++)
-		if (atomic_load_explicit(&jobs[i].active, memory_order_seq_cst) &&
+		if (atomic_load_explicit(&jobs[i].active, memory_order_seq_cst) && (crew_of(&jobs[i]) & mine) &&
 			atomic_load_explicit(&jobs[i].next, memory_order_relaxed) <
 				atomic_load_explicit(&jobs[i].limit, memory_order_seq_cst))
-			return true;
-	return false;
+			return crew_of(&jobs[i]);
+	return 0;
 }
 
-static void park(void)
+static void park(int mine)
 {
 	uint32_t seen = atomic_load_explicit(&pool.bell, memory_order_seq_cst);
 	atomic_fetch_add_explicit(&pool.parked, 1, memory_order_seq_cst);
 	/* Look once more: a caller that rang before we were counted woke nobody, but
 	 * then its work, published before the bell, is seen here. */
-	if (!work_waits())
-		futex_park(seen);
+	if (!work_waits(mine))
+		futex_park(seen, mine);
 	atomic_fetch_sub_explicit(&pool.parked, 1, memory_order_seq_cst);
-	if (atomic_load_explicit(&pool.parked, memory_order_relaxed) > 0 && work_waits())
-		futex_wake(2);
+	int crew = work_waits(mine);
+	if (crew && atomic_load_explicit(&pool.parked, memory_order_relaxed) > 0)
+		futex_wake(2, crew);
+}
+
+static void idle_add(int mine, int n)
+{
+	for (int crew = CREW_FEW; crew <= CREW_ALL; crew++)
+		if (crew & mine)
+			atomic_fetch_add_explicit(&pool.idle[crew], n, memory_order_seq_cst);
 }
 
 static void *worker_main(void *arg)
 {
-	(void)arg;
+	int mine = crews((unsigned)(uintptr_t)arg);
 	cpus_widen();
 	guard_enter(); /* never leaves: whatever this thread calls is ours */
 	for (;;) {
-		while (work_once())
+		while (work_once(mine))
 			;
 		uint64_t since = clock_ns();
-		atomic_fetch_add_explicit(&pool.idle, 1, memory_order_seq_cst);
-		while (!work_waits() && clock_ns() - since < COPY_SPIN_US * 1000ull)
+		idle_add(mine, 1);
+		while (!work_waits(mine) && clock_ns() - since < COPY_SPIN_US * 1000ull)
 			pause_spin(8);
-		atomic_fetch_sub_explicit(&pool.idle, 1, memory_order_seq_cst);
-		if (!work_waits())
-			park();
+		idle_add(mine, -1);
+		if (!work_waits(mine))
+			park(mine);
 	}
 	return NULL;
 }
@@ -163,7 +189,7 @@ static void threads_start(void)
 	unsigned got = 0;
 	for (; got < workers_wanted; got++) {
 		pthread_t t;
-		if (pthread_create(&t, &attr, worker_main, NULL) != 0)
+		if (pthread_create(&t, &attr, worker_main, (void *)(uintptr_t)got) != 0)
 			break;
 		pthread_setname_np(t, "turbo-copy");
 	}
@@ -197,6 +223,8 @@ uint64_t workers_job_start(struct copy_job *job)
 	/* Nobody claims while next == limit. */
 	uint64_t first = atomic_load_explicit(&job->next, memory_order_relaxed);
 	atomic_store_explicit(&job->limit, first, memory_order_relaxed);
+	atomic_store_explicit(&job->crew, job->to_device || job->fresh ? CREW_ALL : CREW_FEW,
+						  memory_order_relaxed);
 	atomic_store_explicit(&job->active, true, memory_order_seq_cst);
 	if (atomic_load_explicit(&pool.started, memory_order_relaxed) == 0)
 		threads_start();
@@ -208,7 +236,7 @@ void workers_job_allow(struct copy_job *job, uint64_t limit)
 	/* seq_cst: work_waits() of a worker that is about to park must see it, or the
 	 * bell below must see that worker as parked. */
 	atomic_store_explicit(&job->limit, limit, memory_order_seq_cst);
-	ring_bell(limit - atomic_load_explicit(&job->next, memory_order_relaxed));
+	ring_bell(limit - atomic_load_explicit(&job->next, memory_order_relaxed), crew_of(job));
 }
 
 void workers_job_end(struct copy_job *job)
@@ -228,5 +256,6 @@ void workers_fork_child(void)
 	}
 	atomic_store(&pool.started, 0);
 	atomic_store(&pool.parked, 0);
-	atomic_store(&pool.idle, 0);
+	atomic_store(&pool.idle[CREW_FEW], 0);
+	atomic_store(&pool.idle[CREW_ALL], 0);
 }

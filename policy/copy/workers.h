@@ -34,6 +34,10 @@ struct copy_job {
 	_Atomic int visitors;
 	_Atomic bool taken; /* owner flag, CAS acq/rel: one caller has the job */
 
+	/* Workers that it is for; written before `active`, relaxed: a worker that looks while
+	 * the job changes hands looks again once it is counted as a visitor. */
+	_Atomic int crew;
+
 	bool to_device;      /* constant while active, like everything below */
 	bool fresh;          /* D2H: the destination is yet to be faulted in */
 	bool past_caches;    /* H2D: how the ring is written, see COPY_STREAM_BYTES */
