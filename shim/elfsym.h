@@ -18,9 +18,9 @@
 #include <stdint.h>
 
 struct elfsym_object {
-	uintptr_t base;   /* added to link-time addresses */
-	uintptr_t lo, hi; /* [lo, hi) covers all PT_LOAD segments */
-	const char *path; /* as the loader knows it; "" for the program */
+	uintptr_t base;           /* added to link-time addresses */
+	uintptr_t lo, hi;         /* [lo, hi) covers all PT_LOAD segments */
+	const char *path;         /* as the loader knows it; "" for the program */
 	const ElfW(Dyn) *dynamic; /* NULL: none */
 
 	/* From the dynamic section, by elfsym_load(). */
@@ -29,9 +29,9 @@ struct elfsym_object {
 	const ElfW(Sym) *symbols;
 	const char *strings;
 	size_t strings_size;
-	const uint32_t *gnu_hash;   /* DT_GNU_HASH or NULL */
-	const uint32_t *sysv_hash;  /* DT_HASH or NULL */
-	const uint16_t *versions;   /* DT_VERSYM or NULL */
+	const uint32_t *gnu_hash;  /* DT_GNU_HASH or NULL */
+	const uint32_t *sysv_hash; /* DT_HASH or NULL */
+	const uint16_t *versions;  /* DT_VERSYM or NULL */
 };
 
 /* Called for each object in load order, `index` from 0; a value but 0 ends the walk. */
