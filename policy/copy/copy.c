@@ -15,6 +15,7 @@
 #include "route.h"
 #include "stage.h"
 #include "stats.h"
+#include "turn.h"
 #include "verify.h"
 #include "workers.h"
 
@@ -108,25 +109,34 @@ static bool checked(struct stage *st, bool settled)
 	return false;
 }
 
+/* The driver does it all again and its own answer is the program's. */
+static bool failed(CUresult r)
+{
+	stats_add(STATS_COPY_FALLBACK, 1);
+	log_once(LOG_INFO, "copy: a staged copy failed (CUDA error %d) and was left to the driver", (int)r);
+	return false;
+}
+
 static bool staged(const struct copy_call *call, struct copy_ring *ring, CUresult *status)
 {
 	uint64_t since = clock_ns();
 	size_t early = !ring->early_reads ? 0 : copy.early ? SIZE_MAX : COPY_EARLY_BYTES;
+	bool on_caller = stage_fits_caller(call, ring, early);
 	struct stage st;
-	if (stage_open(&st, call, ring, early) == STAGE_BUSY) {
+	/* Nothing is held yet: a copy that waits for its turn is in nobody's way. */
+	CUresult r = on_caller ? CUDA_SUCCESS : turn_wait(call);
+	if (r != CUDA_SUCCESS)
+		return failed(r);
+	if (stage_open(&st, call, ring, on_caller) == STAGE_BUSY) {
 		stats_add(STATS_COPY_PASS_BUSY, 1);
 		return false;
 	}
 	bool verify = verify_due(), settled = verify && verify_settled(&st);
-	CUresult r = call->dir == COPY_H2D ? h2d_run(&st) : d2h_run(&st);
+	r = call->dir == COPY_H2D ? h2d_run(&st) : d2h_run(&st);
 	bool ok = r == CUDA_SUCCESS && (!verify || checked(&st, settled));
 	stage_close(&st, r);
-	if (!ok) {
-		/* The driver does it all again and its own answer is the program's. */
-		stats_add(STATS_COPY_FALLBACK, 1);
-		log_once(LOG_INFO, "copy: a staged copy failed (CUDA error %d) and was left to the driver", (int)r);
-		return false;
-	}
+	if (!ok)
+		return failed(r);
 	count_staged(call, since);
 	*status = CUDA_SUCCESS;
 	return true;

@@ -3,7 +3,7 @@
  * events, workers empty it into the program's memory.
  *
  * The driver's pageable D2H always waits for the stream's earlier work, and so do
- * we, on the host, before the first DMA: on our own stream nothing may ever stand
+ * we, on the host, before the first DMA (turn.h): on our own stream nothing may ever stand
  * that waits for the program. The call returns when the last byte is in place, so
  * later work on the program's stream is behind it by itself.
  */
@@ -74,17 +74,9 @@ static CUresult d2h_step(struct stage *st, size_t *handed, bool *idle)
 
 CUresult d2h_run(struct stage *st)
 {
-	struct turn turn;
-	CUresult r = turn_take(&turn, st->call);
-	uint64_t since = clock_ns();
-	while (r == CUDA_SUCCESS && !turn.passed) {
-		r = turn_poll(&turn);
-		if (r == CUDA_SUCCESS && !turn.passed)
-			pause_poll(since);
-	}
-	turn_drop(&turn);
+	CUresult r = CUDA_SUCCESS;
 	size_t handed = 0;
-	since = clock_ns();
+	uint64_t since = clock_ns();
 	while (r == CUDA_SUCCESS && st->moved < st->call->bytes) {
 		bool idle = false;
 		r = d2h_step(st, &handed, &idle);

@@ -8,8 +8,8 @@
  *   the stream's earlier work; there is room for every byte, so the call waits for
  *   nothing on the device.
  *
- *   on our own stream (larger): the call waits, as the driver's does, until the
- *   stream's earlier work has run. Only then DMAs are issued, on a stream on which
+ *   on our own stream (larger): the call has waited, as the driver's does, until the
+ *   stream's earlier work had run (turn.h). Only then DMAs are issued, on a stream on which
  *   nothing but such DMAs stands, so ring memory is always free again within the time
  *   of a transfer, whatever other threads put on the program's stream meanwhile.
  */
@@ -17,6 +17,7 @@
 #include "pause.h"
 #include "real.h"
 #include "stage.h"
+#include "turn.h"
 
 /* Work that comes after the call on the program's stream must see the bytes. */
 static CUresult order_behind(struct stage *st)
@@ -43,20 +44,16 @@ static size_t piece_bytes(const struct stage *st)
 	return first && n > COPY_PIECE_FIRST ? COPY_PIECE_FIRST : n;
 }
 
-/* Gives the workers pieces of the source up to `upto`; true if there were any. */
-static bool plan(struct stage *st, size_t upto)
+/* Gives the workers pieces of the source; true if there were any. */
+static bool plan(struct stage *st)
 {
 	uint64_t before = st->pieces;
-	while (st->planned < upto) {
-		size_t n = stage_room(st), piece = piece_bytes(st);
-		if (n > upto - st->planned)
-			n = upto - st->planned;
+	while (st->planned < st->call->bytes) {
+		size_t room = stage_room(st), piece = piece_bytes(st);
 		/* A crumb is taken only where the ring or the copy ends. */
-		if (n < piece && n < st->call->bytes - st->planned && (st->planned + n) % st->room &&
-			st->planned + n < upto)
-			break;
-		n = n < piece ? n : piece;
-		if (!n || !stage_piece(st, st->planned, n))
+		bool cut = (st->planned + room) % st->room == 0 || st->planned + room == st->call->bytes;
+		size_t n = room < piece ? room : piece;
+		if (!n || (n < piece && !cut) || !stage_piece(st, st->planned, n))
 			break;
 		st->planned += n;
 	}
@@ -90,37 +87,32 @@ static CUresult feed(struct stage *st)
 }
 
 /* One round; sets *idle when nothing moved. */
-static CUresult h2d_step(struct stage *st, struct turn *turn, bool *idle)
+static CUresult h2d_step(struct stage *st, bool *idle)
 {
-	CUresult r = turn->passed ? CUDA_SUCCESS : turn_poll(turn);
 	size_t moved = st->moved, issued = st->issued;
-	if (r == CUDA_SUCCESS && stage_dmas(st))
-		r = stage_poll(st);
+	CUresult r = stage_dmas(st) ? stage_poll(st) : CUDA_SUCCESS;
 	if (r != CUDA_SUCCESS)
 		return r;
 	st->reusable = st->done;
-	bool planned = plan(st, turn->passed ? st->call->bytes : st->early);
+	bool planned = plan(st);
 	stage_moved(st);
-	if (turn->passed)
-		r = feed(st);
+	r = feed(st);
 	*idle = !planned && st->moved == moved && st->issued == issued && !stage_help(st);
 	return r;
 }
 
 CUresult h2d_run(struct stage *st)
 {
-	struct turn turn = {.passed = st->on_caller};
-	CUresult r = st->on_caller ? CUDA_SUCCESS : turn_take(&turn, st->call);
+	CUresult r = CUDA_SUCCESS;
 	uint64_t since = clock_ns();
 	while (r == CUDA_SUCCESS && st->issued < st->call->bytes) {
 		bool idle = false;
-		r = h2d_step(st, &turn, &idle);
+		r = h2d_step(st, &idle);
 		if (idle)
 			pause_poll(since);
 		else
 			since = clock_ns();
 	}
-	turn_drop(&turn);
 	if (r != CUDA_SUCCESS)
 		return r;
 	if (st->on_caller)

@@ -10,57 +10,34 @@ static CUresult event_record(CUevent event, CUstream stream, bool ptsz)
 	return ptsz ? REAL(cuEventRecord_ptsz)(event, stream) : REAL(cuEventRecord)(event, stream);
 }
 
-bool turn_is_legacy(const struct copy_call *call)
-{
-	return call->stream == CU_STREAM_LEGACY || (!call->stream && !call->per_thread);
-}
-
-/* --- the copy's turn in the program's stream --- */
-
-CUresult turn_take(struct turn *turn, const struct copy_call *call)
-{
-	*turn = (struct turn){0};
-	/* An event, not cuStreamQuery: only work on the stream is ordered with the legacy
-	 * or the blocking streams. On an idle stream it has passed after 0.6 us. */
-	CUresult r = REAL(cuEventCreate)(&turn->event, CU_EVENT_DISABLE_TIMING);
-	if (r != CUDA_SUCCESS) {
-		turn->event = NULL;
-		return r;
-	}
-	return event_record(turn->event, call->stream, call->per_thread);
-}
-
-CUresult turn_poll(struct turn *turn)
-{
-	CUresult r = REAL(cuEventQuery)(turn->event);
-	if (r == CUDA_ERROR_NOT_READY)
-		return CUDA_SUCCESS;
-	turn->passed = r == CUDA_SUCCESS;
-	return r;
-}
-
-void turn_drop(struct turn *turn)
-{
-	if (turn->event)
-		REAL(cuEventDestroy_v2)(turn->event);
-	turn->event = NULL;
-}
-
 /* --- opening and closing --- */
 
-enum stage_open stage_open(struct stage *st, const struct copy_call *call, struct copy_ring *ring,
-						   size_t early)
+static unsigned slots_for(const struct copy_call *call)
 {
-	*st = (struct stage){.call = call, .ring = ring, .early = early};
-	unsigned want = ring->slots / 2 < COPY_JOB_SLOTS ? ring->slots / 2 : COPY_JOB_SLOTS;
-	if (want < 2) /* one is filled while the other one's DMA runs */
-		want = 2;
-	size_t every = (call->bytes + COPY_SLOT_BYTES - 1) / COPY_SLOT_BYTES;
-	/* On the program's stream a copy must not wait for one of its own DMAs, which may be
-	 * behind anything: there it holds room for every byte. */
-	st->on_caller = call->dir == COPY_H2D && call->bytes <= early && every <= want;
-	unsigned least = st->on_caller ? (unsigned)every : 2;
-	st->slots = ring_take(ring, st->slot, every > least && every < want ? (unsigned)every : want, least);
+	return (unsigned)((call->bytes + COPY_SLOT_BYTES - 1) / COPY_SLOT_BYTES);
+}
+
+/* What a copy may hold: never all, but for a ring so small that two slots are more. */
+static unsigned slots_at_most(const struct copy_ring *ring)
+{
+	unsigned most = ring->slots / 2 < COPY_JOB_SLOTS ? ring->slots / 2 : COPY_JOB_SLOTS;
+	return most < 2 ? 2 : most; /* one is filled while the other one's DMA runs */
+}
+
+bool stage_fits_caller(const struct copy_call *call, const struct copy_ring *ring, size_t early)
+{
+	return call->dir == COPY_H2D && call->bytes <= early &&
+		   call->bytes <= (size_t)slots_at_most(ring) * COPY_SLOT_BYTES;
+}
+
+enum stage_open stage_open(struct stage *st, const struct copy_call *call, struct copy_ring *ring,
+						   bool on_caller)
+{
+	*st = (struct stage){.call = call, .ring = ring, .on_caller = on_caller};
+	unsigned most = slots_at_most(ring);
+	unsigned want = call->bytes < (size_t)most * COPY_SLOT_BYTES ? slots_for(call) : most;
+	unsigned least = on_caller ? want : 2;
+	st->slots = ring_take(ring, st->slot, want > least ? want : least, least);
 	if (!st->slots)
 		return STAGE_BUSY;
 	st->room = (size_t)st->slots * COPY_SLOT_BYTES;

@@ -25,7 +25,6 @@ struct stage {
 	CUstream stream;  /* the DMAs go here */
 	bool stream_ptsz; /* and by this ABI */
 	bool on_caller;   /* it is the program's own stream; then no ring byte is used twice */
-	size_t early;     /* H2D: bytes that may be read before the copy's turn */
 	unsigned slots;
 	struct copy_slot *slot[COPY_JOB_SLOTS_MAX]; /* adjacent in memory */
 	size_t room;                                /* bytes of ring memory held */
@@ -51,8 +50,13 @@ struct stage {
 /* What stage_open() answers when nothing is free; the call is passed through. */
 enum stage_open { STAGE_OPEN, STAGE_BUSY };
 
+/* This copy may go on the program's stream and be read at once: at most `early` bytes, and
+ * the ring has room for every one, because there a copy must not wait for its own DMAs,
+ * which may be behind anything. */
+bool stage_fits_caller(const struct copy_call *call, const struct copy_ring *ring, size_t early);
+/* `on_caller`: as above; otherwise the copy's turn must have come (turn.h). */
 enum stage_open stage_open(struct stage *st, const struct copy_call *call, struct copy_ring *ring,
-						   size_t early);
+						   bool on_caller);
 /* Ends it: every DMA has run or is covered by the slots' fence. After a failure the
  * device is waited for; slots whose DMA cannot be accounted for are lost. */
 void stage_close(struct stage *st, CUresult status);
@@ -82,18 +86,6 @@ CUresult stage_poll(struct stage *st);
 CUresult stage_finish(struct stage *st);
 /* The event behind the newest DMA, recorded now if there is none yet. */
 CUresult stage_fence(struct stage *st, CUevent *fence);
-
-/* An event on the program's stream behind all of its earlier work, polled until it
- * has passed. */
-struct turn {
-	CUevent event;
-	bool passed;
-};
-/* The call is on the legacy default stream. */
-bool turn_is_legacy(const struct copy_call *call);
-CUresult turn_take(struct turn *turn, const struct copy_call *call);
-CUresult turn_poll(struct turn *turn);
-void turn_drop(struct turn *turn);
 
 CUresult h2d_run(struct stage *st);
 CUresult d2h_run(struct stage *st);

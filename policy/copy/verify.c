@@ -25,10 +25,8 @@ bool verify_due(void)
 bool verify_settled(struct stage *st)
 {
 	const struct copy_call *call = st->call;
-	if (!st->on_caller) {
-		st->early = 0;
-		return true;
-	}
+	if (!st->on_caller)
+		return true; /* it has had its turn */
 	if (!REAL_HAS(cuStreamQuery) || !REAL_HAS(cuStreamQuery_ptsz))
 		return false;
 	return (call->per_thread ? REAL(cuStreamQuery_ptsz)(call->stream) : REAL(cuStreamQuery)(call->stream)) ==
