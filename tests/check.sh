@@ -72,7 +72,8 @@ with_valgrind()
 		return
 	fi
 	run_tests build '' -t 600 -l valgrind: \
-		-w 'valgrind -q --error-exitcode=9 --suppressions=tests/valgrind.supp --leak-check=full --errors-for-leak-kinds=definite' unit
+		-w 'valgrind -q --error-exitcode=9 --suppressions=tests/valgrind.supp --leak-check=full
+			--show-leak-kinds=definite --errors-for-leak-kinds=definite' unit
 }
 
 # Versions of clang-format disagree on details; the sources follow this one.
