@@ -53,7 +53,8 @@ trap 'rm -f "$log"; [ -z "$own_results" ] || rm -f "$results"' EXIT
 # A unit test may replace a global of the library (-z muldefs), which is no ODR violation.
 export ASAN_OPTIONS=${ASAN_OPTIONS:-detect_leaks=1:abort_on_error=0:detect_stack_use_after_return=1:detect_odr_violation=0}
 export UBSAN_OPTIONS=${UBSAN_OPTIONS:-print_stacktrace=1:halt_on_error=1}
-tsan=second_deadlock_stack=1:halt_on_error=0:exitcode=66
+# Worker threads live until the process ends.
+tsan=second_deadlock_stack=1:report_thread_leaks=0:exitcode=66
 [ ! -f tests/tsan.supp ] || tsan=$tsan:suppressions=$PWD/tests/tsan.supp
 export TSAN_OPTIONS=${TSAN_OPTIONS:-$tsan}
 [ ! -f tests/lsan.supp ] || export LSAN_OPTIONS=${LSAN_OPTIONS:-suppressions=$PWD/tests/lsan.supp}
@@ -70,7 +71,9 @@ int main(int argc, char **argv)
 }" | cc -x c -O1 -static -o "$BUILD/llvm-symbolizer" - 2>"$log"; then
 		echo "no symbols in sanitizer reports: $(tail -n 1 "$log")" >&2
 	fi
-	export PATH=$BUILD:$PATH
+	for options in ASAN_OPTIONS UBSAN_OPTIONS TSAN_OPTIONS; do
+		export "$options=${!options}:external_symbolizer_path=$BUILD/llvm-symbolizer"
+	done
 fi
 
 # report NAME STATUS SECONDS: one line, and the output when it matters.
