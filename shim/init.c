@@ -52,6 +52,7 @@ static void read_options(void)
 	if (mark_is_set(MARK_WARNED))
 		return;
 	options_parse(environ, report_bad, &complained);
+	complained |= !log_file_usable();
 	if (complained)
 		setenv(MARK_WARNED, "1", 1); /* safe: the program has no second thread yet */
 }

@@ -109,10 +109,16 @@ static bool write_line(int fd, const char *line, size_t len)
 
 /* The file is opened for each line and closed again: no descriptor of ours that the
  * program could close and reuse. O_NONBLOCK: a FIFO without reader must not block. */
-static bool write_file(const char *line, size_t len)
+static int open_file(void)
 {
 	int flags = O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NOCTTY | O_NONBLOCK;
-	int fd = (int)syscall(SYS_openat, AT_FDCWD, log_path, flags, 0600);
+
+	return (int)syscall(SYS_openat, AT_FDCWD, log_path, flags, 0600);
+}
+
+static bool write_file(const char *line, size_t len)
+{
+	int fd = open_file();
 	bool ok;
 
 	if (fd < 0)
@@ -134,6 +140,20 @@ static void say_unwritable(int error)
 				   "libturbo[%d]: warn: TURBO_LOG_FILE=%.400s cannot be written (error %d); using stderr\n",
 				   (int)getpid(), log_path, error);
 	write_line(STDERR_FILENO, line, (size_t)len);
+}
+
+bool log_file_usable(void)
+{
+	int fd;
+
+	if (!log_path[0] || log_level == LOG_NONE)
+		return true;
+	fd = open_file();
+	if (fd >= 0)
+		syscall(SYS_close, fd);
+	else if (errno != ENXIO) /* a FIFO that nobody reads yet */
+		say_unwritable(errno);
+	return fd >= 0 || errno == ENXIO;
 }
 
 void log_emit(const char *text, size_t len)

@@ -8,6 +8,8 @@
 #ifndef TURBO_LOG_H
 #define TURBO_LOG_H
 
+#include <stdbool.h>
+
 enum log_level { LOG_NONE, LOG_ERROR, LOG_WARN, LOG_INFO, LOG_DEBUG };
 
 /* Level below which lines are dropped; set by log_start(). */
@@ -16,6 +18,10 @@ extern int log_level;
 /* Read TURBO_LOG and TURBO_LOG_FILE (options must be parsed). An unwritable file is
  * said once on stderr, and stderr is used. */
 void log_start(void);
+
+/* Whether TURBO_LOG_FILE, if named, can be written; if not, it is said on stderr here rather
+ * than in the middle of the job. Constructor only. */
+bool log_file_usable(void);
 
 void log_write(enum log_level level, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 
