@@ -33,7 +33,7 @@ static void lines_sse2(unsigned char *dst, const unsigned char *src, size_t line
 
 /* Wider loads and stores: 10-20 % faster a thread where memory is contended. */
 __attribute__((target("avx2"))) static void lines_avx2(unsigned char *dst, const unsigned char *src,
-														size_t lines)
+													   size_t lines)
 {
 	for (; lines; lines--, dst += 64, src += 64) {
 		__m256i a = _mm256_loadu_si256((const __m256i *)(const void *)src);

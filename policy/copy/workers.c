@@ -26,11 +26,11 @@ static struct copy_job jobs[JOBS];
 enum { CREW_FEW = 1, CREW_ALL = 2 };
 
 static struct {
-	_Atomic int started;   /* 0 no, 1 being started, 2 running; CAS by the first caller */
-	_Atomic uint32_t bell; /* futex word; bumped (seq_cst) after work appeared */
-	_Atomic int parked;    /* workers in futex_wait or about to; seq_cst against `bell` */
+	_Atomic int started;            /* 0 no, 1 being started, 2 running; CAS by the first caller */
+	_Atomic uint32_t bell;          /* futex word; bumped (seq_cst) after work appeared */
+	_Atomic int parked;             /* workers in futex_wait or about to; seq_cst against `bell` */
 	_Atomic int idle[CREW_ALL + 1]; /* by crew: workers that spin and have found nothing */
-	_Atomic unsigned top;  /* jobs[0..top) have ever been used; only grows */
+	_Atomic unsigned top;           /* jobs[0..top) have ever been used; only grows */
 } pool;
 
 static int crew_of(struct copy_job *job)
