@@ -41,7 +41,7 @@ struct copy_slot {
 enum ring_state { RING_NONE, RING_BUILDING, RING_READY, RING_FAILED };
 
 struct copy_ring {
-	/* Release after everything below is filled in; acquire by ring_of(). */
+	/* Release after everything below is filled in; acquire by ring_get(). */
 	_Atomic int state;
 	_Atomic int users; /* calls that hold the ring; seq_cst against `state` */
 	_Atomic(CUcontext) ctx;
