@@ -3,6 +3,10 @@
  *
  * Bodies are thin: count, size, guard, policy, real call. A copy below the policy's
  * smallest size, or made by libturbo itself, goes straight to the real function.
+ *
+ * Programs make small copies by the hundred thousand, so the way of these is kept short: it
+ * makes no call but the last, a jump to the real function, and so needs no stack and saves
+ * no register. Whatever needs more is in a function of its own, SYMBOL_offered().
  */
 #include <cuda.h>
 
@@ -29,79 +33,52 @@ static bool staged(const struct copy_call *call, CUresult *status)
 #define ADDRESS(host) ((CUdeviceptr)(uintptr_t)(host))
 
 /*
- * One entry point: counts, offers the call to the policy, or makes the real call with
- * `...` as its arguments.
+ * One entry point: PARAMS and ARGS in parentheses, `bytes` one of them, `...` the fields of
+ * struct copy_call. SYMBOL_offered() does it all: counts, offers the call to the policy, or
+ * makes the real call. SYMBOL() does the same for a copy that is too small to be offered, unless
+ * its thread has no lane yet or shares one, or the real function is still to be found.
  */
-#define COPY_BODY(symbol, direction, waits, ptsz, to, from, count, on, ...)                    \
-	do {                                                                                       \
-		CUresult status;                                                                       \
-		stats_call(HOOK_##symbol);                                                             \
-		if (WORTH_A_LOOK(count) &&                                                             \
-			staged(&(struct copy_call){direction, waits, ptsz, to, from, count, on}, &status)) \
-			return status;                                                                     \
-		return REAL_GET(symbol)(__VA_ARGS__);                                                  \
-	} while (0)
+#define COPY_ENTRY(symbol, params, args, ...)                                                    \
+	static __attribute__((noinline)) CUresult symbol##_offered params                            \
+	{                                                                                            \
+		CUresult status;                                                                         \
+		stats_call(HOOK_##symbol);                                                               \
+		if (WORTH_A_LOOK(bytes) && staged(&(struct copy_call){__VA_ARGS__}, &status))            \
+			return status;                                                                       \
+		return REAL_GET(symbol) args;                                                            \
+	}                                                                                            \
+	TURBO_EXPORT CUresult symbol params                                                          \
+	{                                                                                            \
+		void *real = real_bound(HOOK_##symbol);                                                  \
+		if (__builtin_expect(WORTH_A_LOOK(bytes) || !real || !stats_call_own(HOOK_##symbol), 0)) \
+			return symbol##_offered args;                                                        \
+		return ((__typeof__(&symbol))real)args;                                                  \
+	}
 
-TURBO_EXPORT CUresult cuMemcpyHtoD_v2(CUdeviceptr dst, const void *src, size_t n)
-{
-	COPY_BODY(cuMemcpyHtoD_v2, COPY_H2D, true, false, dst, ADDRESS(src), n, NULL, dst, src, n);
-}
+/* The functions' parameters, as the driver has them. */
+#define TO_DEVICE (CUdeviceptr dst, const void *src, size_t bytes)
+#define TO_HOST (void *dst, CUdeviceptr src, size_t bytes)
+#define EITHER_WAY (CUdeviceptr dst, CUdeviceptr src, size_t bytes)
+#define TO_DEVICE_ASYNC (CUdeviceptr dst, const void *src, size_t bytes, CUstream stream)
+#define TO_HOST_ASYNC (void *dst, CUdeviceptr src, size_t bytes, CUstream stream)
+#define EITHER_WAY_ASYNC (CUdeviceptr dst, CUdeviceptr src, size_t bytes, CUstream stream)
+#define SYNC_ARGS (dst, src, bytes)
+#define ASYNC_ARGS (dst, src, bytes, stream)
 
-TURBO_EXPORT CUresult cuMemcpyHtoD_v2_ptds(CUdeviceptr dst, const void *src, size_t n)
-{
-	COPY_BODY(cuMemcpyHtoD_v2_ptds, COPY_H2D, true, true, dst, ADDRESS(src), n, NULL, dst, src, n);
-}
-
-TURBO_EXPORT CUresult cuMemcpyDtoH_v2(void *dst, CUdeviceptr src, size_t n)
-{
-	COPY_BODY(cuMemcpyDtoH_v2, COPY_D2H, true, false, ADDRESS(dst), src, n, NULL, dst, src, n);
-}
-
-TURBO_EXPORT CUresult cuMemcpyDtoH_v2_ptds(void *dst, CUdeviceptr src, size_t n)
-{
-	COPY_BODY(cuMemcpyDtoH_v2_ptds, COPY_D2H, true, true, ADDRESS(dst), src, n, NULL, dst, src, n);
-}
-
-TURBO_EXPORT CUresult cuMemcpy(CUdeviceptr dst, CUdeviceptr src, size_t n)
-{
-	COPY_BODY(cuMemcpy, COPY_UNIFIED, true, false, dst, src, n, NULL, dst, src, n);
-}
-
-TURBO_EXPORT CUresult cuMemcpy_ptds(CUdeviceptr dst, CUdeviceptr src, size_t n)
-{
-	COPY_BODY(cuMemcpy_ptds, COPY_UNIFIED, true, true, dst, src, n, NULL, dst, src, n);
-}
-
-TURBO_EXPORT CUresult cuMemcpyHtoDAsync_v2(CUdeviceptr dst, const void *src, size_t n, CUstream stream)
-{
-	COPY_BODY(cuMemcpyHtoDAsync_v2, COPY_H2D, false, false, dst, ADDRESS(src), n, stream, dst, src, n,
-			  stream);
-}
-
-TURBO_EXPORT CUresult cuMemcpyHtoDAsync_v2_ptsz(CUdeviceptr dst, const void *src, size_t n, CUstream stream)
-{
-	COPY_BODY(cuMemcpyHtoDAsync_v2_ptsz, COPY_H2D, false, true, dst, ADDRESS(src), n, stream, dst, src, n,
-			  stream);
-}
-
-TURBO_EXPORT CUresult cuMemcpyDtoHAsync_v2(void *dst, CUdeviceptr src, size_t n, CUstream stream)
-{
-	COPY_BODY(cuMemcpyDtoHAsync_v2, COPY_D2H, false, false, ADDRESS(dst), src, n, stream, dst, src, n,
-			  stream);
-}
-
-TURBO_EXPORT CUresult cuMemcpyDtoHAsync_v2_ptsz(void *dst, CUdeviceptr src, size_t n, CUstream stream)
-{
-	COPY_BODY(cuMemcpyDtoHAsync_v2_ptsz, COPY_D2H, false, true, ADDRESS(dst), src, n, stream, dst, src, n,
-			  stream);
-}
-
-TURBO_EXPORT CUresult cuMemcpyAsync(CUdeviceptr dst, CUdeviceptr src, size_t n, CUstream stream)
-{
-	COPY_BODY(cuMemcpyAsync, COPY_UNIFIED, false, false, dst, src, n, stream, dst, src, n, stream);
-}
-
-TURBO_EXPORT CUresult cuMemcpyAsync_ptsz(CUdeviceptr dst, CUdeviceptr src, size_t n, CUstream stream)
-{
-	COPY_BODY(cuMemcpyAsync_ptsz, COPY_UNIFIED, false, true, dst, src, n, stream, dst, src, n, stream);
-}
+COPY_ENTRY(cuMemcpyHtoD_v2, TO_DEVICE, SYNC_ARGS, COPY_H2D, true, false, dst, ADDRESS(src), bytes, NULL)
+COPY_ENTRY(cuMemcpyHtoD_v2_ptds, TO_DEVICE, SYNC_ARGS, COPY_H2D, true, true, dst, ADDRESS(src), bytes, NULL)
+COPY_ENTRY(cuMemcpyDtoH_v2, TO_HOST, SYNC_ARGS, COPY_D2H, true, false, ADDRESS(dst), src, bytes, NULL)
+COPY_ENTRY(cuMemcpyDtoH_v2_ptds, TO_HOST, SYNC_ARGS, COPY_D2H, true, true, ADDRESS(dst), src, bytes, NULL)
+COPY_ENTRY(cuMemcpy, EITHER_WAY, SYNC_ARGS, COPY_UNIFIED, true, false, dst, src, bytes, NULL)
+COPY_ENTRY(cuMemcpy_ptds, EITHER_WAY, SYNC_ARGS, COPY_UNIFIED, true, true, dst, src, bytes, NULL)
+COPY_ENTRY(cuMemcpyHtoDAsync_v2, TO_DEVICE_ASYNC, ASYNC_ARGS, COPY_H2D, false, false, dst, ADDRESS(src),
+		   bytes, stream)
+COPY_ENTRY(cuMemcpyHtoDAsync_v2_ptsz, TO_DEVICE_ASYNC, ASYNC_ARGS, COPY_H2D, false, true, dst, ADDRESS(src),
+		   bytes, stream)
+COPY_ENTRY(cuMemcpyDtoHAsync_v2, TO_HOST_ASYNC, ASYNC_ARGS, COPY_D2H, false, false, ADDRESS(dst), src, bytes,
+		   stream)
+COPY_ENTRY(cuMemcpyDtoHAsync_v2_ptsz, TO_HOST_ASYNC, ASYNC_ARGS, COPY_D2H, false, true, ADDRESS(dst), src,
+		   bytes, stream)
+COPY_ENTRY(cuMemcpyAsync, EITHER_WAY_ASYNC, ASYNC_ARGS, COPY_UNIFIED, false, false, dst, src, bytes, stream)
+COPY_ENTRY(cuMemcpyAsync_ptsz, EITHER_WAY_ASYNC, ASYNC_ARGS, COPY_UNIFIED, false, true, dst, src, bytes,
+		   stream)

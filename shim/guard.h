@@ -12,10 +12,10 @@
 #include <stdint.h>
 
 struct turbo_tls {
-	uint32_t depth;    /* > 0: this thread is inside libturbo */
-	uint32_t walks;    /* > 0: this thread walks the loader's list (elfsym_fork.c) */
-	uint64_t lane_off; /* byte offset of this thread's counter lane; 0: none yet.
-	                      Read by the count stubs at offset 8. */
+	uint32_t depth; /* > 0: this thread is inside libturbo */
+	uint32_t walks; /* > 0: this thread walks the loader's list (elfsym_fork.c) */
+	int64_t lane;   /* address of the counter lane that is this thread's alone; 0: none yet;
+	                   < 0: it counts in the shared one (stats.h). Read by the count stubs at offset 8. */
 };
 
 extern __thread struct turbo_tls turbo_tls __attribute__((tls_model("initial-exec")));

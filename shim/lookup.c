@@ -13,8 +13,9 @@
 
 enum loader_fn { LOADER_DLSYM, LOADER_DLVSYM, LOADER_DLOPEN, LOADER_COUNT };
 static const char *const loader_names[LOADER_COUNT] = {"dlsym", "dlvsym", "dlopen"};
-/* Filled at the first use, maybe by several threads with the same values (relaxed). */
-static void *loader_fns[LOADER_COUNT];
+/* Filled at the first use, maybe by several threads with the same values (relaxed). The dlsym
+ * stub reads the first one. */
+void *lookup_loader_fns[LOADER_COUNT];
 
 typedef void *dlsym_fn(void *handle, const char *name);
 typedef void *dlvsym_fn(void *handle, const char *name, const char *version);
@@ -31,19 +32,19 @@ static int find_loader(struct elfsym_object *object, unsigned index, void *arg)
 		void *fn = elfsym_find(object, loader_names[i]);
 
 		if (fn)
-			__atomic_store_n(&loader_fns[i], fn, __ATOMIC_RELAXED);
+			__atomic_store_n(&lookup_loader_fns[i], fn, __ATOMIC_RELAXED);
 	}
-	return __atomic_load_n(&loader_fns[LOADER_DLSYM], __ATOMIC_RELAXED) != NULL;
+	return __atomic_load_n(&lookup_loader_fns[LOADER_DLSYM], __ATOMIC_RELAXED) != NULL;
 }
 
 /* Not in the constructor: another library's may call us before ours has run. */
 static void *loader_fn(enum loader_fn which)
 {
-	void *fn = __atomic_load_n(&loader_fns[which], __ATOMIC_RELAXED);
+	void *fn = __atomic_load_n(&lookup_loader_fns[which], __ATOMIC_RELAXED);
 
 	if (__builtin_expect(!fn, 0)) {
 		elfsym_walk(find_loader, NULL);
-		fn = __atomic_load_n(&loader_fns[which], __ATOMIC_RELAXED);
+		fn = __atomic_load_n(&lookup_loader_fns[which], __ATOMIC_RELAXED);
 	}
 	return fn;
 }

@@ -36,6 +36,10 @@ struct lookup_route {
 	void *value;
 };
 
+/* The real dlsym, dlvsym and dlopen; NULL before the first use. The dlsym stub goes to the first
+ * one at once when the name's first two letters begin no name in hook_table. */
+extern void *lookup_loader_fns[] __attribute__((visibility("hidden")));
+
 /* For the stubs; `caller` is the program's return address. */
 struct lookup_route lookup_dlsym(void *handle, const char *name, const void *caller);
 struct lookup_route lookup_dlvsym(void *handle, const char *name, const char *version, const void *caller);

@@ -35,13 +35,19 @@ extern void hook_lazy(void) __attribute__((visibility("hidden")));
  */
 void *real_resolve(enum hook_id id);
 
-static inline void *real_get(enum hook_id id)
+/* NULL while the slot is unbound. */
+static inline void *real_bound(enum hook_id id)
 {
 	void *fn = __atomic_load_n(&real_fn[id], __ATOMIC_ACQUIRE);
 
-	if (__builtin_expect(!fn || fn == (void *)hook_lazy, 0))
-		fn = real_resolve(id);
-	return fn;
+	return fn == (void *)hook_lazy ? NULL : fn;
+}
+
+static inline void *real_get(enum hook_id id)
+{
+	void *fn = real_bound(id);
+
+	return __builtin_expect(!fn, 0) ? real_resolve(id) : fn;
 }
 
 /*

@@ -155,7 +155,7 @@ static bool map_over(int fd, uint64_t names_bytes)
 	if (copy == MAP_FAILED)
 		return false;
 	fill_header(&copy->header, names_bytes);
-	for (unsigned lane = 1; lane < STATS_LANES; lane++)
+	for (unsigned lane = 0; lane < STATS_LANES; lane++)
 		for (unsigned cell = 0; cell < STATS_CELLS; cell++) {
 			uint64_t n = __atomic_load_n(stats_cell(&stats_area, lane, cell), __ATOMIC_RELAXED);
 			if (n)

@@ -16,7 +16,8 @@
 #define STATS_HEADER_BYTES 4096
 /* In /dev/shm, else TMPDIR, else /tmp; (uid, pid) as printf's %u and %d. */
 #define STATS_FILE_FORMAT "turbo-%u-%d.stats"
-#define STATS_LANES 33 /* lane 0 is never handed out; 32 threads before lanes are shared */
+/* Lane 0 is shared by the threads that find the others taken; a reader sums all of them. */
+#define STATS_LANES 64
 
 struct stats_header {
 	union {

@@ -6,6 +6,7 @@
  * for assemblers that target Armv8.0.
  */
 
+	.hidden lookup_loader_fns
 	.hidden lookup_dlsym
 	.hidden lookup_dlvsym
 	.hidden lookup_dlopen
@@ -30,6 +31,10 @@
 
 /*
  * dlsym(handle, name): struct lookup_route in x0, x1 says jump or return (lookup.h).
+ *
+ * Most names are nobody's we know: one that begins with none of cu, Cu, n and p (hook_find()
+ * looks closer) goes to the real function with nothing saved. Byte by byte, because a name may
+ * end at the end of mapped memory.
  */
 	.globl dlsym
 	.type dlsym, %function
@@ -37,7 +42,23 @@
 dlsym:
 	.cfi_startproc
 	hint #34
-	enter 32
+	cbz x1, 3f
+	ldrb w9, [x1]
+	cmp w9, 'n'
+	b.eq 3f
+	cmp w9, 'p'
+	b.eq 3f
+	orr w9, w9, 0x20 /* C as c */
+	cmp w9, 'c'
+	b.ne 2f
+	ldrb w9, [x1, 1]
+	cmp w9, 'u'
+	b.eq 3f
+2:	adrp x16, lookup_loader_fns
+	ldr x16, [x16, :lo12:lookup_loader_fns]
+	cbz x16, 3f
+	br x16
+3:	enter 32
 	str x1, [sp, 16]
 	mov x2, x30
 	bl lookup_dlsym
@@ -147,7 +168,7 @@ hook_lazy:
 	.size hook_lazy, . - hook_lazy
 
 /*
- * hook_lane_slow: called by a count stub whose thread has no lane yet. Returns its byte offset
+ * hook_lane_slow: called by a count stub whose thread has no lane yet. Returns turbo_tls.lane
  * in x10; argument registers are as they were.
  */
 	.globl hook_lane_slow

@@ -6,6 +6,7 @@
  * entry it is 8 off. Return addresses pair with calls (shadow stacks).
  */
 
+	.hidden lookup_loader_fns
 	.hidden lookup_dlsym
 	.hidden lookup_dlvsym
 	.hidden lookup_dlopen
@@ -15,6 +16,10 @@
 
 /*
  * dlsym(handle, name): struct lookup_route in %rax, %rdx says jump or return (lookup.h).
+ *
+ * Most names are nobody's we know: one that begins with none of cu, Cu, n and p (hook_find()
+ * looks closer) goes to the real function with nothing saved. Byte by byte, because a name may
+ * end at the end of mapped memory.
  */
 	.globl dlsym
 	.type dlsym, @function
@@ -22,7 +27,23 @@
 dlsym:
 	.cfi_startproc
 	endbr64
-	subq $24, %rsp
+	testq %rsi, %rsi
+	jz 3f
+	movzbl (%rsi), %eax
+	cmpb $'n', %al
+	je 3f
+	cmpb $'p', %al
+	je 3f
+	orb $0x20, %al /* C as c */
+	cmpb $'c', %al
+	jne 2f
+	cmpb $'u', 1(%rsi)
+	je 3f
+2:	movq lookup_loader_fns(%rip), %rax
+	testq %rax, %rax
+	jz 3f
+	jmp *%rax
+3:	subq $24, %rsp
 	.cfi_adjust_cfa_offset 24
 	movq %rsi, (%rsp)
 	movq 24(%rsp), %rdx
@@ -171,7 +192,7 @@ hook_lazy:
 	.size hook_lazy, . - hook_lazy
 
 /*
- * hook_lane_slow: called by a count stub whose thread has no lane yet. Returns its byte offset
+ * hook_lane_slow: called by a count stub whose thread has no lane yet. Returns turbo_tls.lane
  * in %r10 and leaves everything else as it was.
  */
 	.globl hook_lane_slow

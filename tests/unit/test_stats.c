@@ -1,7 +1,6 @@
-/* test_stats.c - counts add up, the file says what the counters say, and nothing is left behind. */
+/* test_stats.c - the file says what the counters say, and nothing is left behind. */
 #include <errno.h>
 #include <fcntl.h>
-#include <pthread.h>
 #include <setjmp.h>
 #include <signal.h>
 #include <stdarg.h>
@@ -73,57 +72,6 @@ static uint64_t sum_of(struct file f, unsigned cell)
 		sum += __atomic_load_n(p, __ATOMIC_RELAXED);
 	}
 	return sum;
-}
-
-/* ---- lanes ---- */
-
-#define THREADS 40
-#define ADDS 2000
-
-static uint64_t offsets[THREADS];
-
-static void *count_a_lot(void *arg)
-{
-	int i = (int)(intptr_t)arg;
-
-	for (int n = 0; n < ADDS; n++) {
-		stats_call(CALL);
-		stats_add(LAST, 3);
-	}
-	offsets[i] = turbo_tls.lane_off;
-	return NULL;
-}
-
-static void many_threads_lose_nothing(void **state)
-{
-	pthread_t threads[THREADS];
-	uint64_t call = stats_cell_sum(CALL), last = stats_get(LAST);
-
-	(void)state;
-	for (int i = 0; i < THREADS; i++)
-		assert_int_equal(pthread_create(&threads[i], NULL, count_a_lot, (void *)(intptr_t)i), 0);
-	for (int i = 0; i < THREADS; i++)
-		pthread_join(threads[i], NULL);
-	assert_int_equal(stats_cell_sum(CALL) - call, THREADS * ADDS);
-	assert_int_equal(stats_get(LAST) - last, 3 * THREADS * ADDS);
-	for (int i = 0; i < THREADS; i++) {
-		assert_int_equal(offsets[i] % STATS_LANE_BYTES, 0);
-		assert_in_range(offsets[i] / STATS_LANE_BYTES, 1, STATS_LANES - 1);
-	}
-}
-
-static void thirty_two_threads_share_no_lane(void **state)
-{
-	uint64_t seen[STATS_LANES] = {0};
-	uint64_t mine = turbo_tls.lane_off;
-
-	(void)state;
-	for (int i = 1; i < STATS_LANES; i++)
-		seen[stats_lane_assign() / STATS_LANE_BYTES]++;
-	for (int i = 1; i < STATS_LANES; i++)
-		assert_int_equal(seen[i], 1);
-	assert_int_equal(seen[0], 0);
-	turbo_tls.lane_off = mine;
 }
 
 /* ---- the file ---- */
@@ -294,8 +242,6 @@ static void a_child_counts_for_itself(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(many_threads_lose_nothing),
-		cmocka_unit_test(thirty_two_threads_share_no_lane),
 		cmocka_unit_test(the_file_says_what_the_counters_say),
 		cmocka_unit_test(the_header_describes_the_file),
 		cmocka_unit_test(the_names_stand_in_cell_order),
