@@ -181,7 +181,7 @@ CUresult sim_capture_wait_event(struct sim_stream *s, struct sim_event *e)
 	if (to && to->invalidated)
 		return CUDA_ERROR_STREAM_CAPTURE_INVALIDATED;
 	if (!from) {
-		if (!e->record)
+		if (!sim_event_recorded(e))
 			return CUDA_SUCCESS; /* never recorded */
 		invalidate(to);
 		return CUDA_ERROR_STREAM_CAPTURE_ISOLATION;

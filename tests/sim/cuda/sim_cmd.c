@@ -5,7 +5,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "sim_internal.h"
+#include "sim_ipc.h"
 
 #define POLL_US 20
 
@@ -28,6 +28,8 @@ void sim_cmd_put(struct sim_cmd *cmd)
 		free(cmd->copy.staged);
 	if (cmd->kind == CMD_RECORD_EVENT || cmd->kind == CMD_WAIT_EVENT)
 		sim_event_put(cmd->event);
+	if (cmd->kind == CMD_RECORD_IPC || cmd->kind == CMD_WAIT_IPC)
+		sim_ipc_put(cmd->ipc.event);
 	free(cmd);
 }
 
@@ -128,8 +130,17 @@ static CUresult run_wait_value(struct sim_ctx *ctx, const struct sim_value *v)
 }
 
 /* External event nodes of a graph: they take effect when the graph runs. */
-static CUresult run_event(struct sim_cmd *cmd, struct sim_op *op)
+static CUresult run_event(struct sim_ctx *ctx, struct sim_cmd *cmd, struct sim_op *op)
 {
+	struct sim_ipc *ipc = cmd->event->ipc; /* the command holds the event */
+	if (ipc && cmd->kind == CMD_RECORD_EVENT) {
+		sim_ipc_complete(ipc, sim_ipc_record(ipc));
+		return CUDA_SUCCESS;
+	}
+	if (ipc) {
+		sim_ipc_wait(ipc, sim_ipc_newest(ipc), ctx);
+		return CUDA_SUCCESS;
+	}
 	sim_lock();
 	struct sim_event *e = cmd->event;
 	if (cmd->kind == CMD_RECORD_EVENT) {
@@ -171,7 +182,9 @@ CUresult sim_cmd_run(struct sim_ctx *ctx, struct sim_op *op)
 				   : CUDA_ERROR_ILLEGAL_ADDRESS;
 	case CMD_FREE: return run_free(cmd->free);
 	case CMD_RECORD_EVENT:
-	case CMD_WAIT_EVENT: return run_event(cmd, op);
+	case CMD_WAIT_EVENT: return run_event(ctx, cmd, op);
+	case CMD_WAIT_IPC: sim_ipc_wait(cmd->ipc.event, cmd->ipc.ticket, ctx); return CUDA_SUCCESS;
+	case CMD_RECORD_IPC: return CUDA_SUCCESS; /* whoever runs it says that it is done */
 	}
 	return CUDA_ERROR_UNKNOWN;
 }

@@ -4,7 +4,7 @@
  */
 #include <stdlib.h>
 
-#include "sim_internal.h"
+#include "sim_ipc.h"
 
 #define QUARANTINE 4096 /* destroyed events kept, so that stale handles are recognised */
 
@@ -22,6 +22,8 @@ void sim_event_put(struct sim_event *e)
 	sim_capture_forget_event(e);
 	sim_op_put(e->record);
 	e->record = NULL;
+	sim_ipc_put(e->ipc);
+	e->ipc = NULL;
 	free(quarantine[quarantine_next]);
 	quarantine[quarantine_next] = e;
 	quarantine_next = (quarantine_next + 1) % QUARANTINE;
@@ -33,6 +35,8 @@ static void unlink_live(struct sim_event *e)
 	if (e->next)
 		e->next->link = e->link;
 	e->magic = 0;
+	if (e->ipc)
+		sim_ipc_close(e->ipc);
 	sim.events--;
 	sim_event_put(e);
 }
@@ -58,21 +62,20 @@ CUresult sim_event_get(CUevent handle, struct sim_event **out)
 	return CUDA_SUCCESS;
 }
 
-CUresult cuEventCreate(CUevent *out, unsigned int flags)
+CUresult sim_event_new(unsigned flags, struct sim_ipc *ipc, CUevent *out)
 {
-	SIM_ENTER(cuEventCreate, S_CTX);
-	const unsigned known = CU_EVENT_BLOCKING_SYNC | CU_EVENT_DISABLE_TIMING | CU_EVENT_INTERPROCESS;
-	if (!out || flags & ~known)
-		return CUDA_ERROR_INVALID_VALUE;
-	if ((flags & CU_EVENT_INTERPROCESS) && !(flags & CU_EVENT_DISABLE_TIMING))
-		return CUDA_ERROR_INVALID_VALUE;
 	struct sim_event *e = calloc(1, sizeof *e);
-	if (!e)
+	if (!e) {
+		sim_lock();
+		sim_ipc_put(ipc);
+		sim_unlock();
 		return CUDA_ERROR_OUT_OF_MEMORY;
+	}
 	e->magic = SIM_MAGIC_EVENT;
 	e->refs = 1;
 	e->flags = flags;
 	e->ctx = sim_current();
+	e->ipc = ipc;
 	sim_lock();
 	e->next = live;
 	e->link = &live;
@@ -83,6 +86,20 @@ CUresult cuEventCreate(CUevent *out, unsigned int flags)
 	sim_unlock();
 	*out = (CUevent)e;
 	return CUDA_SUCCESS;
+}
+
+CUresult cuEventCreate(CUevent *out, unsigned int flags)
+{
+	SIM_ENTER(cuEventCreate, S_CTX);
+	const unsigned known = CU_EVENT_BLOCKING_SYNC | CU_EVENT_DISABLE_TIMING | CU_EVENT_INTERPROCESS;
+	if (!out || flags & ~known)
+		return CUDA_ERROR_INVALID_VALUE;
+	if ((flags & CU_EVENT_INTERPROCESS) && !(flags & CU_EVENT_DISABLE_TIMING))
+		return CUDA_ERROR_INVALID_VALUE;
+	struct sim_ipc *ipc = flags & CU_EVENT_INTERPROCESS ? sim_ipc_new() : NULL;
+	if ((flags & CU_EVENT_INTERPROCESS) && !ipc)
+		return CUDA_ERROR_OUT_OF_MEMORY;
+	return sim_event_new(flags, ipc, out);
 }
 
 static CUresult destroy(CUevent handle)
@@ -102,6 +119,30 @@ SIM_FN(cuEventDestroy_v2, S_DEV, (CUevent e), destroy(e))
 
 /* ---- recording ---- */
 
+bool sim_event_recorded(const struct sim_event *e)
+{
+	return e->ipc ? sim_ipc_newest(e->ipc) != 0 : e->record != NULL;
+}
+
+/* What a record of e puts on a stream. */
+static struct sim_cmd *record_cmd(const struct sim_event *e)
+{
+	return e->ipc ? sim_ipc_cmd(CMD_RECORD_IPC, e->ipc, 0) : sim_cmd_new(CMD_NOP);
+}
+
+/* op is in the queue. It has not run: the lock is held since. Takes over the reference. */
+static void recorded(struct sim_event *e, struct sim_op *op)
+{
+	if (e->ipc) {
+		if (op)
+			op->cmd->ipc.ticket = sim_ipc_record(e->ipc);
+		sim_op_put(op);
+		return;
+	}
+	sim_op_put(e->record);
+	e->record = op;
+}
+
 static CUresult record_on(struct sim_event *e, struct sim_stream *s, unsigned flags)
 {
 	if (s->ctx != e->ctx)
@@ -116,12 +157,11 @@ static CUresult record_on(struct sim_event *e, struct sim_stream *s, unsigned fl
 		return sim_capture_record(s, e);
 	}
 	struct sim_op *op;
-	CUresult result = sim_submit(s, sim_cmd_new(CMD_NOP), &op);
+	CUresult result = sim_submit(s, record_cmd(e), &op);
 	if (result != CUDA_SUCCESS)
 		return result;
 	sim_capture_forget_event(e);
-	sim_op_put(e->record);
-	e->record = op;
+	recorded(e, op);
 	return CUDA_SUCCESS;
 }
 
@@ -161,11 +201,9 @@ CUresult cuCtxRecordEvent(CUcontext handle, CUevent event)
 		result = CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
 	struct sim_op *op = NULL;
 	if (result == CUDA_SUCCESS)
-		result = sim_ctx_join(ctx, &op);
-	if (result == CUDA_SUCCESS) {
-		sim_op_put(e->record);
-		e->record = op;
-	}
+		result = sim_ctx_join(ctx, record_cmd(e), &op);
+	if (result == CUDA_SUCCESS)
+		recorded(e, op);
 	sim_unlock();
 	return result;
 }
@@ -184,6 +222,12 @@ CUresult sim_event_stream_waits(struct sim_event *e, struct sim_stream *s, unsig
 	}
 	if (e->capture || s->capture)
 		return sim_capture_wait_event(s, e);
+	if (e->ipc) {
+		uint64_t ticket = sim_ipc_newest(e->ipc);
+		if (!ticket || sim_ipc_is_done(e->ipc, ticket))
+			return CUDA_SUCCESS;
+		return sim_submit(s, sim_ipc_cmd(CMD_WAIT_IPC, e->ipc, ticket), NULL);
+	}
 	if (!e->record || e->record->done)
 		return CUDA_SUCCESS;
 	return sim_submit_after(s, sim_cmd_new(CMD_NOP), &e->record, 1, NULL);
@@ -193,9 +237,15 @@ static CUresult ready(struct sim_event *e, bool wait)
 {
 	if (e->capture)
 		return sim_capture_event_used(e);
-	if (e->record && !e->record->done) {
-		if (!wait)
-			return __atomic_load_n(&e->ctx->sticky, __ATOMIC_ACQUIRE) ?: CUDA_ERROR_NOT_READY;
+	uint64_t ticket = e->ipc ? sim_ipc_newest(e->ipc) : 0;
+	bool pending = ticket ? !sim_ipc_is_done(e->ipc, ticket) : e->record && !e->record->done;
+	if (pending && !wait)
+		return __atomic_load_n(&e->ctx->sticky, __ATOMIC_ACQUIRE) ?: CUDA_ERROR_NOT_READY;
+	if (pending && ticket) {
+		sim_unlock();
+		sim_ipc_wait(e->ipc, ticket, e->ctx);
+		sim_lock();
+	} else if (pending) {
 		struct sim_op *op = sim_op_get(e->record);
 		sim_op_wait(op);
 		sim_op_put(op);

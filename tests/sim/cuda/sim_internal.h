@@ -101,6 +101,7 @@ struct sim_kernel;
 struct sim_capture;
 struct sim_node;
 struct sim_event;
+struct sim_ipc;
 
 struct sim_device {
 	int ordinal;
@@ -197,6 +198,8 @@ enum sim_cmd_kind {
 	CMD_FREE,
 	CMD_WAIT_EVENT,
 	CMD_RECORD_EVENT,
+	CMD_WAIT_IPC,
+	CMD_RECORD_IPC,
 };
 
 struct sim_copy { /* a box of bytes; addresses are the program's */
@@ -245,6 +248,10 @@ struct sim_cmd {
 		} host;
 		uintptr_t free;
 		struct sim_event *event; /* external event nodes of a graph; holds a reference */
+		struct {
+			struct sim_ipc *event; /* holds a reference */
+			uint64_t ticket;       /* of a record: set when it is in the queue */
+		} ipc;
 	};
 };
 
@@ -292,6 +299,7 @@ struct sim_event {
 	unsigned flags;
 	struct sim_ctx *ctx;
 	struct sim_op *record;       /* newest record, or NULL */
+	struct sim_ipc *ipc;         /* shared with other processes: stands for `record` */
 	struct sim_capture *capture; /* recorded inside this capture */
 	struct sim_node **nodes;     /* the capture's nodes it stands for */
 	int node_count;
@@ -325,11 +333,14 @@ CUresult sim_stream_get(CUstream handle, bool per_thread, struct sim_stream **ou
 struct sim_stream *sim_stream_new(struct sim_ctx *ctx, unsigned flags);
 void sim_stream_destroy(struct sim_stream *s);
 void sim_event_ctx_gone(struct sim_ctx *ctx); /* destroys the context's events */
+/* Takes over the reference to ipc, which may be NULL. Lock not held. */
+CUresult sim_event_new(unsigned flags, struct sim_ipc *ipc, CUevent *out);
+bool sim_event_recorded(const struct sim_event *e);
 CUresult sim_event_get(CUevent handle, struct sim_event **out);
 void sim_event_put(struct sim_event *e);
 CUresult sim_event_stream_waits(struct sim_event *e, struct sim_stream *s, unsigned flags);
-/* An operation that is done when all of the context's work of now is. Lock held. */
-CUresult sim_ctx_join(struct sim_ctx *ctx, struct sim_op **out);
+/* Submits cmd, to run when all of the context's work of now is done. As sim_submit. */
+CUresult sim_ctx_join(struct sim_ctx *ctx, struct sim_cmd *cmd, struct sim_op **out);
 
 /* ---- capture (sim_capture.c); lock held unless said ---- */
 CUresult sim_capture_unsafe_locked(void); /* 900, breaking the capture, when prohibited */

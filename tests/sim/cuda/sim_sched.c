@@ -12,7 +12,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "sim_internal.h"
+#include "sim_ipc.h"
 
 uint64_t sim_now_ns(void)
 {
@@ -82,6 +82,8 @@ static void stream_run_head(struct sim_stream *s)
 		result = sim_cmd_run(s->ctx, op);
 	if (result != CUDA_SUCCESS)
 		sim_ctx_stick(s->ctx, result);
+	if (op->cmd->kind == CMD_RECORD_IPC) /* other processes see the queue drain too */
+		sim_ipc_complete(op->cmd->ipc.event, op->cmd->ipc.ticket);
 	sim_lock();
 	s->head = op->next;
 	if (!s->head)
@@ -264,25 +266,26 @@ CUresult sim_ctx_drain(struct sim_ctx *ctx)
 	return __atomic_load_n(&ctx->sticky, __ATOMIC_ACQUIRE);
 }
 
-CUresult sim_ctx_join(struct sim_ctx *ctx, struct sim_op **out)
+CUresult sim_ctx_join(struct sim_ctx *ctx, struct sim_cmd *cmd, struct sim_op **out)
 {
 	if (!ctx->joint) {
 		ctx->joint = sim_stream_new(ctx, CU_STREAM_NON_BLOCKING);
-		if (!ctx->joint)
-			return CUDA_ERROR_OUT_OF_MEMORY;
-		ctx->joint->hidden = true;
+		if (ctx->joint)
+			ctx->joint->hidden = true;
 	}
 	int count = 0;
 	for (struct sim_stream *s = ctx->streams; s; s = s->next)
 		count++;
-	struct sim_op **deps = calloc((size_t)count, sizeof *deps);
-	if (!deps)
+	struct sim_op **deps = ctx->joint ? calloc((size_t)count, sizeof *deps) : NULL;
+	if (!deps) {
+		sim_cmd_put(cmd);
 		return CUDA_ERROR_OUT_OF_MEMORY;
+	}
 	int n = 0;
 	for (struct sim_stream *s = ctx->streams; s; s = s->next)
 		if (s->last)
 			deps[n++] = sim_op_get(s->last);
-	CUresult result = sim_submit_after(ctx->joint, sim_cmd_new(CMD_NOP), deps, n, out);
+	CUresult result = sim_submit_after(ctx->joint, cmd, deps, n, out);
 	for (int i = 0; i < n; i++)
 		sim_op_put(deps[i]);
 	free(deps);
