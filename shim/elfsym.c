@@ -35,6 +35,16 @@ static const struct link_map *first_object(void)
 	return NULL;
 }
 
+/* An object of that list; what is mapped behind its start is taken for its own. */
+static struct elfsym_object object_at(const struct link_map *map)
+{
+	return (struct elfsym_object){.base = map->l_addr,
+								  .lo = map->l_addr,
+								  .hi = UINTPTR_MAX,
+								  .path = map->l_name ? map->l_name : "",
+								  .dynamic = map->l_ld};
+}
+
 /*
  * libc's own dl_iterate_phdr: ThreadSanitizer's, which is before it, asks dlsym() for the
  * real one and has none until we answer. The list is read without a lock no further than
@@ -46,11 +56,10 @@ static int iterate(phdr_visit *visit, void *arg)
 	iterate_fn *fn = __atomic_load_n(&real, __ATOMIC_RELAXED);
 
 	for (const struct link_map *map = fn ? NULL : first_object(); map && !fn; map = map->l_next) {
-		struct elfsym_object libc = {.base = map->l_addr, .lo = map->l_addr, .hi = UINTPTR_MAX};
+		struct elfsym_object libc = object_at(map);
 
-		if (!text_begins(text_last_part(map->l_name), "libc.so.6"))
+		if (!text_begins(text_last_part(libc.path), "libc.so.6"))
 			continue;
-		libc.dynamic = map->l_ld;
 		fn = (iterate_fn *)elfsym_find(&libc, "dl_iterate_phdr");
 		break;
 	}
@@ -293,4 +302,20 @@ bool elfsym_is_library(struct elfsym_object *object, const char *name)
 		return true;
 	elfsym_load(object);
 	return object->soname && is_library(object->soname, name, length);
+}
+
+/* ---- without the lock ---- */
+
+void *elfsym_find_unwalked(const char *library, const char *name)
+{
+	if (elfsym_walkable())
+		return NULL;
+	for (const struct link_map *map = first_object(); map; map = map->l_next) {
+		struct elfsym_object object = object_at(map);
+		void *fn = elfsym_is_library(&object, library) ? elfsym_find(&object, name) : NULL;
+
+		if (fn)
+			return fn;
+	}
+	return NULL;
 }

@@ -64,6 +64,13 @@ bool elfsym_named(struct elfsym_object *object, const char *prefix);
 /* As elfsym_named, and a version or nothing follows: "libcuda.so" is libcuda.so.1, not libcuda.sound. */
 bool elfsym_is_library(struct elfsym_object *object, const char *name);
 
+/*
+ * In a forked child whose list cannot be walked (elfsym_fork.h): the function `name` of the
+ * first `library` in the list, read without the lock. Where it is stuck nothing can be loaded
+ * or unloaded any more. NULL where walks work.
+ */
+void *elfsym_find_unwalked(const char *library, const char *name);
+
 static inline bool elfsym_contains(const struct elfsym_object *object, const void *address)
 {
 	return (uintptr_t)address - object->lo < object->hi - object->lo;

@@ -17,7 +17,9 @@
  * the lock may be held by the thread that forks. */
 #define WALK_WAIT_MS 100
 #define FORK_WAIT_MS 500
-#define TRY_WAIT_MS 1000
+/* In steps, so that a process that was stopped meanwhile has not used up its time. */
+#define TRY_STEPS 10
+#define TRY_STEP_MS 100
 
 /*
  * Threads walking, and threads forking. Sequentially consistent both ways: a walker adds
@@ -69,7 +71,8 @@ static void walk_leave(void)
  * of its own (no TLS, no allocation: the thread library is not involved) and all signals
  * blocked. If the lock is stuck it stays where it is until the process ends.
  *
- * FREE: walk. UNPROVEN: set at fork. TRYING: one thread is finding out. STUCK: never walk.
+ * FREE: walk. UNPROVEN: set at fork, and when no thread could be made. TRYING: one thread is
+ * finding out, others wait for its answer. STUCK: never walk.
  */
 enum { FREE, UNPROVEN, TRYING, STUCK };
 static int list; /* release when it is FREE or STUCK after a try */
@@ -100,46 +103,66 @@ static UNSEEN int try_lock(void *iterate)
 	return 0;
 }
 
-/* True when the lock was taken and given back in time. */
-static bool try_in_time(elfsym_iterate *iterate)
+/* FREE when the lock was taken and given back in time. */
+static int try_in_time(elfsym_iterate *iterate)
 {
 	int flags = CLONE_VM | CLONE_FS | CLONE_FILES | CLONE_SIGHAND | CLONE_THREAD | CLONE_SYSVSEM |
 				CLONE_PARENT_SETTID | CLONE_CHILD_CLEARTID;
-	int64_t end = now_ns() + TRY_WAIT_MS * INT64_C(1000000);
+	struct timespec step = {0, TRY_STEP_MS * 1000000L};
 	int running;
 
 	if (__clone(try_lock, stack + sizeof(stack), flags, (void *)iterate, &tid, NULL, &tid) < 0)
-		return false;
-	while ((running = __atomic_load_n(&tid, __ATOMIC_ACQUIRE)) != 0) {
-		int64_t left = end - now_ns();
-		struct timespec wait = {left / 1000000000, left % 1000000000};
-		if (left <= 0)
-			return false;
-		syscall(SYS_futex, &tid, FUTEX_WAIT, running, &wait, NULL, 0);
+		return UNPROVEN;
+	for (int i = 0; (running = __atomic_load_n(&tid, __ATOMIC_ACQUIRE)) != 0; i++) {
+		if (i == TRY_STEPS)
+			return STUCK;
+		syscall(SYS_futex, &tid, FUTEX_WAIT, running, &step, NULL, 0);
 	}
-	return true;
+	return FREE;
+}
+
+static int try_list(elfsym_iterate *iterate)
+{
+	sigset_t all, old;
+	int found;
+
+	sigfillset(&all);
+	pthread_sigmask(SIG_SETMASK, &all, &old);
+	found = try_in_time(iterate);
+	pthread_sigmask(SIG_SETMASK, &old, NULL);
+	__atomic_store_n(&list, found, __ATOMIC_RELEASE);
+	if (found == STUCK)
+		log_info("the loader's lock did not survive fork: libraries loaded from now on are not seen");
+	return found;
+}
+
+/* Another thread is trying, with its signals blocked: never the one that waits here. */
+static int await_try(void)
+{
+	int64_t end = now_ns() + 2 * TRY_STEPS * TRY_STEP_MS * INT64_C(1000000);
+	struct timespec nap = {0, 20000};
+	int seen;
+
+	while ((seen = __atomic_load_n(&list, __ATOMIC_ACQUIRE)) == TRYING && now_ns() < end)
+		syscall(SYS_nanosleep, &nap, NULL);
+	return seen;
+}
+
+bool elfsym_walkable(void)
+{
+	return __atomic_load_n(&list, __ATOMIC_ACQUIRE) == FREE;
 }
 
 static bool list_is_free(elfsym_iterate *iterate)
 {
-	int seen = __atomic_load_n(&list, __ATOMIC_ACQUIRE), saved = errno;
-	sigset_t all, old;
-	bool ok;
+	int seen = __atomic_load_n(&list, __ATOMIC_ACQUIRE);
 
 	if (__builtin_expect(seen == FREE, 1))
 		return true;
-	if (seen != UNPROVEN ||
-		!__atomic_compare_exchange_n(&list, &seen, TRYING, false, __ATOMIC_ACQUIRE, __ATOMIC_RELAXED))
-		return false;
-	sigfillset(&all);
-	pthread_sigmask(SIG_SETMASK, &all, &old);
-	ok = try_in_time(iterate);
-	pthread_sigmask(SIG_SETMASK, &old, NULL);
-	__atomic_store_n(&list, ok ? FREE : STUCK, __ATOMIC_RELEASE);
-	if (!ok)
-		log_info("the loader's lock did not survive fork: libraries loaded from now on are not seen");
-	errno = saved;
-	return ok;
+	if (seen == UNPROVEN &&
+		__atomic_compare_exchange_n(&list, &seen, TRYING, false, __ATOMIC_ACQUIRE, __ATOMIC_ACQUIRE))
+		return try_list(iterate) == FREE;
+	return (seen == TRYING ? await_try() : seen) == FREE;
 }
 
 int elfsym_iterate_safely(elfsym_iterate *iterate, elfsym_phdr_visit *visit, void *arg)

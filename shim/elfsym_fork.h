@@ -23,6 +23,9 @@ typedef int elfsym_iterate(elfsym_phdr_visit *visit, void *arg);
  */
 int elfsym_iterate_safely(elfsym_iterate *iterate, elfsym_phdr_visit *visit, void *arg);
 
+/* False in a child that has not taken the lock yet, or cannot. */
+bool elfsym_walkable(void);
+
 /* fork.c. The first waits for other threads' walks to end; the last is async-signal-safe. */
 void elfsym_fork_prepare(void);
 void elfsym_fork_parent(void);

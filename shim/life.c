@@ -1,6 +1,7 @@
 /* life.c - the state of life.h. */
 #include "life.h"
 
+#include "elfsym_fork.h"
 #include "log.h"
 #include "options.h"
 #include "real.h"
@@ -52,7 +53,10 @@ void life_cuda_ready(void)
 	if (!active ||
 		!__atomic_compare_exchange_n(&cuda, &expected, CUDA_GOING, false, __ATOMIC_ACQUIRE, __ATOMIC_RELAXED))
 		return;
-	real_bind(HOOK_LIB_CUDA);
+	if (!real_bind(HOOK_LIB_CUDA) && !elfsym_walkable()) { /* a forked child */
+		log_info("the loader's list cannot be read in this child: everything passes through");
+		return;
+	}
 	__atomic_store_n(&engaged, 1, __ATOMIC_RELAXED);
 	stats_publish();
 	policies_cuda_ready();
