@@ -43,7 +43,9 @@ static bool staged(const struct copy_call *call, CUresult *status)
 	{                                                                                            \
 		CUresult status;                                                                         \
 		stats_call(HOOK_##symbol);                                                               \
-		if (WORTH_A_LOOK(bytes) && staged(&(struct copy_call){__VA_ARGS__}, &status))            \
+		if (!WORTH_A_LOOK(bytes))                                                                \
+			stats_add(STATS_COPY_PASS_SMALL, 1);                                                 \
+		else if (staged(&(struct copy_call){__VA_ARGS__}, &status))                              \
 			return status;                                                                       \
 		return REAL_GET(symbol) args;                                                            \
 	}                                                                                            \
@@ -52,6 +54,7 @@ static bool staged(const struct copy_call *call, CUresult *status)
 		void *real = real_bound(HOOK_##symbol);                                                  \
 		if (__builtin_expect(WORTH_A_LOOK(bytes) || !real || !stats_call_own(HOOK_##symbol), 0)) \
 			return symbol##_offered args;                                                        \
+		stats_cell_add_own(HOOK_COUNT + STATS_COPY_PASS_SMALL, 1);                               \
 		return ((__typeof__(&symbol))real)args;                                                  \
 	}
 

@@ -185,8 +185,10 @@ static bool take(struct copy_call *call, CUresult *status)
 
 bool copy_take(const struct copy_call *call, CUresult *status)
 {
-	if (call->dir != COPY_UNIFIED && call->bytes < copy.min[call->dir])
+	if (call->dir != COPY_UNIFIED && call->bytes < copy.min[call->dir]) {
+		stats_add(STATS_COPY_PASS_SMALL, 1);
 		return false;
+	}
 	int saved = errno, cancel;
 	struct copy_call mine = *call;
 	/* We sleep while we poll, which is where a thread may be cancelled: it would leave its
