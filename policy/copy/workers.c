@@ -242,8 +242,11 @@ void workers_job_allow(struct copy_job *job, uint64_t limit)
 void workers_job_end(struct copy_job *job)
 {
 	atomic_store_explicit(&job->active, false, memory_order_seq_cst);
+	/* The visitor may be waiting for a page, or for this very core, which a caller of higher
+	 * priority must give away. */
+	uint64_t since = clock_ns();
 	while (atomic_load_explicit(&job->visitors, memory_order_seq_cst) != 0)
-		pause_spin(8);
+		pause_poll(since);
 	atomic_store_explicit(&job->taken, false, memory_order_release);
 }
 

@@ -237,6 +237,33 @@ static void a_child_starts_afresh(void **state)
 	assert_true(copy_once(true, 9, 3, false, 0));
 }
 
+/* The caller of a job whose worker is held up (by a page, or by this caller, which has the
+ * higher priority and the same core) sleeps most of the time. */
+static void *end_main(void *arg)
+{
+	struct timespec used;
+	workers_job_end(arg);
+	clock_gettime(CLOCK_THREAD_CPUTIME_ID, &used);
+	return (void *)(uintptr_t)(used.tv_sec * 1000000 + used.tv_nsec / 1000);
+}
+
+static void the_end_waits_asleep(void **state)
+{
+	(void)state;
+	pthread_t t;
+	void *used_us = NULL;
+	struct copy_job *job = workers_job_get();
+	assert_non_null(job);
+	workers_job_start(job);
+	atomic_fetch_add(&job->visitors, 1);
+	assert_int_equal(pthread_create(&t, NULL, end_main, job), 0);
+	for (int i = 0; i < 40; i++)
+		sleep_us(10000);
+	atomic_fetch_sub(&job->visitors, 1);
+	pthread_join(t, &used_us);
+	assert_in_range((uintptr_t)used_us, 0, 200000);
+}
+
 int main(void)
 {
 	const char *times = getenv("TEST_REPEAT");
@@ -246,7 +273,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(both_directions),       cmocka_unit_test(no_wake_up_is_lost),
 		cmocka_unit_test(many_callers),          cmocka_unit_test(jobs_run_out_and_come_back),
-		cmocka_unit_test(a_child_starts_afresh),
+		cmocka_unit_test(a_child_starts_afresh), cmocka_unit_test(the_end_waits_asleep),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }
