@@ -174,6 +174,26 @@ static void block_signals(sigset_t *old)
 	pthread_sigmask(SIG_SETMASK, &set, old);
 }
 
+/* A worker's stack has room for the program's own fault handler, which runs on it, and takes in
+ * all thread-local storage of the program: where that is large, as much as it needs. */
+#define STACK_BYTES ((size_t)256 << 10)
+#define STACK_BYTES_MOST ((size_t)256 << 20)
+
+static bool worker_start(pthread_attr_t *attr, size_t *stack, unsigned number)
+{
+	pthread_t t;
+	int r;
+	for (;; *stack *= 2) {
+		pthread_attr_setstacksize(attr, *stack);
+		r = pthread_create(&t, attr, worker_main, (void *)(uintptr_t)number);
+		if (r != EINVAL || *stack >= STACK_BYTES_MOST)
+			break;
+	}
+	if (r == 0)
+		pthread_setname_np(t, "turbo-copy");
+	return r == 0;
+}
+
 static void threads_start(void)
 {
 	int none = 0;
@@ -184,15 +204,10 @@ static void threads_start(void)
 	pthread_attr_t attr;
 	pthread_attr_init(&attr);
 	pthread_attr_setdetachstate(&attr, PTHREAD_CREATE_DETACHED);
-	/* Room for the program's own fault handler, which runs on this stack. */
-	pthread_attr_setstacksize(&attr, 256 << 10);
+	size_t stack = STACK_BYTES;
 	unsigned got = 0;
-	for (; got < workers_wanted; got++) {
-		pthread_t t;
-		if (pthread_create(&t, &attr, worker_main, (void *)(uintptr_t)got) != 0)
-			break;
-		pthread_setname_np(t, "turbo-copy");
-	}
+	while (got < workers_wanted && worker_start(&attr, &stack, got))
+		got++;
 	pthread_attr_destroy(&attr);
 	pthread_sigmask(SIG_SETMASK, &old, NULL);
 	if (got < workers_wanted)
