@@ -8,6 +8,7 @@
 #include "capture.h"
 #include "cpus.h"
 #include "log.h"
+#include "move.h"
 #include "options.h"
 #include "pause.h"
 #include "real.h"
@@ -87,6 +88,7 @@ static void cuda_ready(void)
 		log_warn("copy: this driver lacks functions that staging needs; copies pass through");
 		return;
 	}
+	move_start();
 	size_t least = copy.min[COPY_H2D] < copy.min[COPY_D2H] ? copy.min[COPY_H2D] : copy.min[COPY_D2H];
 	__atomic_store_n(&copy_min_bytes, least, __ATOMIC_RELAXED);
 }

@@ -14,6 +14,7 @@
 #define PAGE 4096u
 
 #if defined(__x86_64__)
+#include <cpuid.h>
 #include <immintrin.h>
 
 /* 64 bytes a turn: one whole write-combining buffer. `dst` is 64-byte aligned. */
@@ -43,9 +44,23 @@ __attribute__((target("avx2"))) static void lines_avx2(unsigned char *dst, const
 	}
 }
 
+/* Set by move_start(), constant afterwards. */
+static bool have_avx2;
+
+/* By hand: __builtin_cpu_supports() would bring a constructor of libgcc's into every
+ * process. The processor has AVX2, and the system saves the wide registers (OSXSAVE, XCR0). */
+void move_start(void)
+{
+	unsigned a, b, c, d, low, high;
+	if (!__get_cpuid(1, &a, &b, &c, &d) || !(c & bit_OSXSAVE) || !(c & bit_AVX))
+		return;
+	__asm__("xgetbv" : "=a"(low), "=d"(high) : "c"(0));
+	have_avx2 = (low & 6) == 6 && __get_cpuid_count(7, 0, &a, &b, &c, &d) && (b & bit_AVX2);
+}
+
 static void copy_lines(unsigned char *dst, const unsigned char *src, size_t lines)
 {
-	if (__builtin_cpu_supports("avx2"))
+	if (have_avx2)
 		lines_avx2(dst, src, lines);
 	else
 		lines_sse2(dst, src, lines);
@@ -68,6 +83,8 @@ void move_stream(void *dst, const void *src, size_t bytes)
 }
 
 #else
+
+void move_start(void) {}
 
 void move_stream(void *dst, const void *src, size_t bytes)
 {

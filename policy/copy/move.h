@@ -10,6 +10,9 @@
 #include <stdbool.h>
 #include <stddef.h>
 
+/* Finds out what the processor can do. Once, before the first copy. */
+void move_start(void);
+
 /* User memory to the ring, past the caches or through them. */
 void move_in(void *ring, const void *user, size_t bytes, bool past_caches);
 

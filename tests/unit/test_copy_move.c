@@ -147,5 +147,8 @@ int main(void)
 		cmocka_unit_test(lengths_near_pages),         cmocka_unit_test(stays_inside_its_pages),
 		cmocka_unit_test(moves_out_to_fresh_pages),   cmocka_unit_test(knows_fresh_pages),
 	};
-	return cmocka_run_group_tests(tests, NULL, NULL);
+	/* What every processor can do, then what this one can. */
+	int failed = cmocka_run_group_tests_name("baseline", tests, NULL, NULL);
+	move_start();
+	return failed + cmocka_run_group_tests_name("this processor", tests, NULL, NULL);
 }
