@@ -59,6 +59,16 @@ static void capture_end(CUstream stream, bool per_thread, CUresult status)
 	guard_leave();
 }
 
+/* Destroying a stream ends its capture. */
+static void stream_gone(CUstream stream, CUresult status)
+{
+	if (status != CUDA_SUCCESS || guard_inside() || !life_cuda())
+		return;
+	guard_enter();
+	copy_capture_stream_gone(stream);
+	guard_leave();
+}
+
 #define BEGIN_CAPTURE(symbol, stream, per_thread, ...)     \
 	do {                                                   \
 		CUresult status;                                   \
@@ -125,15 +135,13 @@ TURBO_EXPORT CUresult cuStreamEndCapture_ptsz(CUstream stream, CUgraph *graph)
 	return status;
 }
 
-/* Destroying a stream ends its capture. */
 TURBO_EXPORT CUresult cuStreamDestroy(CUstream stream)
 {
 	CUresult status;
 
 	stats_call(HOOK_cuStreamDestroy);
 	status = REAL(cuStreamDestroy)(stream);
-	if (status == CUDA_SUCCESS)
-		capture_end(stream, false, status);
+	stream_gone(stream, status);
 	return status;
 }
 
@@ -143,8 +151,7 @@ TURBO_EXPORT CUresult cuStreamDestroy_v2(CUstream stream)
 
 	stats_call(HOOK_cuStreamDestroy_v2);
 	status = REAL(cuStreamDestroy_v2)(stream);
-	if (status == CUDA_SUCCESS)
-		capture_end(stream, false, status);
+	stream_gone(stream, status);
 	return status;
 }
 
@@ -152,7 +159,7 @@ TURBO_EXPORT CUresult cuStreamDestroy_v2(CUstream stream)
 
 static void context_gone(CUcontext ctx, CUdevice device)
 {
-	if (guard_inside() || !life_cuda())
+	if (guard_inside() || !life_cuda() || (!ctx && device < 0)) /* cuCtxDestroy(NULL) */
 		return;
 	guard_enter();
 	policies_context_gone(ctx, device);

@@ -88,7 +88,8 @@ static void drop(unsigned i)
 	atomic_fetch_sub_explicit(&captures.live, 1, memory_order_relaxed);
 }
 
-void copy_capture_end(CUstream stream, bool per_thread)
+/* `certain`: one has ended. When it is not in the list it was one too many for it. */
+static void end(CUstream stream, bool per_thread, bool certain)
 {
 	if (!capture_live() || policy_off())
 		return;
@@ -97,14 +98,26 @@ void copy_capture_end(CUstream stream, bool per_thread)
 	unsigned i = find(&k);
 	if (i < captures.n)
 		drop(i);
+	else if (certain && atomic_load_explicit(&captures.live, memory_order_relaxed) > captures.n)
+		atomic_fetch_sub_explicit(&captures.live, 1, memory_order_relaxed);
 	pthread_mutex_unlock(&captures.lock);
+}
+
+void copy_capture_end(CUstream stream, bool per_thread)
+{
+	end(stream, per_thread, true);
+}
+
+void copy_capture_stream_gone(CUstream stream)
+{
+	end(stream, false, false);
 }
 
 void copy_capture_end_failed(CUstream stream, bool per_thread)
 {
 	/* A broken capture has ended with the error; one of another thread goes on. */
 	if (capture_live() && !policy_off() && !capture_on(stream, per_thread))
-		copy_capture_end(stream, per_thread);
+		end(stream, per_thread, false);
 }
 
 bool capture_live(void)
