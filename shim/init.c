@@ -28,6 +28,9 @@
 #define MARK_ENGAGED "TURBO_ENGAGED"
 #define MARK_WARNED "TURBO_WARNED"
 
+/* The very program that `turbo run` started, not one of its children. Constructor, then destructor. */
+static bool is_run_cmd;
+
 static bool mark_is_set(const char *name)
 {
 	const char *value = getenv(name);
@@ -77,6 +80,7 @@ __attribute__((constructor)) static void turbo_start(void)
 		return;
 	}
 	read_options();
+	is_run_cmd = mark_is_set(MARK_RUN) && !mark_is_set(MARK_ENGAGED);
 	life_start(option_get(OPT_PRESET) != 0, origin || mark_is_set(MARK_ENGAGED));
 	lookup_start(life_active());
 	if (life_active()) {
@@ -94,7 +98,7 @@ __attribute__((destructor)) static void turbo_stop(void)
 
 	guard_enter();
 	policies_stop();
-	summary_print();
+	summary_print(is_run_cmd);
 	stats_unpublish();
 	guard_leave();
 	errno = saved;

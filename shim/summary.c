@@ -14,6 +14,8 @@
 #define COLUMNS 80
 #define NAME_COLUMNS 9
 
+static const char nothing[] = "nothing was sped up; TURBO_LOG=info and `turbo stats` say why";
+
 struct text {
 	size_t used;
 	char buf[3072]; /* less than PIPE_BUF: one write stays in one piece */
@@ -51,7 +53,7 @@ static void add_policy(struct text *t, const struct policy *policy)
 	}
 }
 
-void summary_print(void)
+void summary_print(bool always)
 {
 	struct text t;
 	size_t heading;
@@ -63,6 +65,8 @@ void summary_print(void)
 	for (int i = 0; i < policy_count; i++)
 		if (policy_table[i]->summary)
 			add_policy(&t, policy_table[i]);
+	if (t.used == heading && always)
+		t.used += (size_t)snprintf(t.buf + heading, sizeof(t.buf) - heading, "  %s\n", nothing);
 	if (t.used > heading)
 		log_emit(t.buf, t.used);
 }

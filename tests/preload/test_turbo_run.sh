@@ -34,6 +34,12 @@ is "which is said" yes "$(says 'no-such-program-here')"
 echo data >"$work/plain"
 is "CMD not executable" 126 "$(status "$turbo" run "$work/plain")"
 is "CMD is a folder" 126 "$(status "$turbo" run "$work")"
+mkdir "$work/closed" && chmod a-x "$work/closed"
+if [ "$(id -u)" = 0 ]; then
+	echo "not tried: root may search any folder of PATH"
+else
+	is "a folder of PATH is closed" 127 "$(PATH=$work/closed:$PATH status "$turbo" run no-such-program-here)"
+fi
 printf '#!/no/such/interpreter\n' >"$work/script" && chmod +x "$work/script"
 is "no interpreter" 127 "$(status "$turbo" run "$work/script")"
 printf 'echo "by the shell: $1"\n' >"$work/text" && chmod +x "$work/text"
@@ -55,6 +61,15 @@ is "-o in small letters" 8 "$("$turbo" run -ocopy_ring_mb=8 printenv TURBO_COPY_
 is "-o overrides" off "$(TURBO_COPY=on "$turbo" run -o copy=off printenv TURBO_COPY)"
 is "--preset" observe "$("$turbo" run --preset observe printenv TURBO)"
 is "--preset=" max "$("$turbo" run --preset=max printenv TURBO)"
+
+# ---- what is said at the end ----
+export LD_LIBRARY_PATH=$SIM_DIR TURBO_COPY_THREADS=2
+live() { "$turbo" run "$@" "$BUILD/tests/preload/turbo_live" 2 $((8 << 20)) 2>&1 >/dev/null </dev/null; }
+is "what was sped up" 1 "$(live | grep -cE '^ +(copy +)?copies .* staged in 2 calls')"
+is "nothing was" 1 "$(live -o copy=off | grep -c '^  nothing was sped up')"
+is "of a child that did nothing, silence" "" "$(live -o copy=off sh -c '"$@"; true' sh)"
+is "or at all" "" "$(TURBO_SUMMARY=off live)"
+unset LD_LIBRARY_PATH TURBO_COPY_THREADS
 
 # ---- refused, before CMD starts ----
 is "unknown value" 2 "$(status "$turbo" run -o copy=sideways touch "$work/ran")"

@@ -20,6 +20,8 @@ static int say_lines(char *buf, int size)
 
 const struct policy copy_policy = {.name = "copy", .summary = say_lines};
 
+static bool always;
+
 /* What a process prints that used CUDA (or not), with TURBO_SUMMARY as given. */
 static const char *summary_of(const char *setting, bool cuda, const char *text)
 {
@@ -36,7 +38,7 @@ static const char *summary_of(const char *setting, bool cuda, const char *text)
 		life_start(true, false);
 		if (cuda)
 			life_cuda_ready();
-		summary_print();
+		summary_print(always);
 		stats_unpublish();
 		_exit(0);
 	}
@@ -52,6 +54,23 @@ static void silence_is_the_rule(void **state)
 	assert_string_equal(summary_of("TURBO_SUMMARY=on", false, "did much"), "");
 	assert_string_equal(summary_of("TURBO_SUMMARY=on", true, ""), "");
 	assert_string_equal(summary_of("TURBO=safe", true, "did much"), "");
+}
+
+static void one_line_says_that_nothing_was_done(void **state)
+{
+	const char *got, *body;
+
+	(void)state;
+	always = true;
+	got = summary_of("TURBO_SUMMARY=on", true, "");
+	body = strchr(got, '\n');
+	assert_non_null(body);
+	assert_int_equal(strncmp(body + 1, "  nothing was sped up", 21), 0);
+	assert_string_equal(strchr(body + 1, '\n'), "\n");
+	assert_string_equal(summary_of("TURBO_SUMMARY=on", false, ""), "");
+	assert_string_equal(summary_of("TURBO_SUMMARY=off", true, ""), "");
+	assert_null(strstr(summary_of("TURBO_SUMMARY=on", true, "did much"), "nothing"));
+	always = false;
 }
 
 static void lines_stand_under_a_heading(void **state)
@@ -84,6 +103,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(silence_is_the_rule),
+		cmocka_unit_test(one_line_says_that_nothing_was_done),
 		cmocka_unit_test(lines_stand_under_a_heading),
 		cmocka_unit_test(lines_are_at_most_80_columns),
 	};

@@ -19,7 +19,8 @@ const struct command commands[] = {
 		"Options come from the environment too; -o overrides. A name or value that libturbo does\n"
 		"not know is refused here, with status 2, before CMD is started. Status 127 says that CMD\n"
 		"was not found, 126 that it could not be started; otherwise the status is CMD's own.\n"
-		"A short summary of what was sped up is printed on stderr when CMD ends (TURBO_SUMMARY).\n",
+		"A program that used CUDA prints a short summary of what was sped up on stderr when it\n"
+		"ends (TURBO_SUMMARY=off: none).\n",
 	},
 	{
 		"options",

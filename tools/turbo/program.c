@@ -39,8 +39,8 @@ static int executable(const char *path)
 	return access(path, X_OK) == 0 ? 0 : errno;
 }
 
-/* As execvp: a name without a slash is looked up in PATH. EACCES is remembered while
- * a later folder may still have it. */
+/* As a shell: a name without a slash is looked up in PATH. A file that may not be executed is
+ * remembered while a later folder may still have it; a folder that may not be searched is not. */
 static int find_in_path(const char *cmd, char *buf, size_t size)
 {
 	if (strchr(cmd, '/')) {
@@ -60,7 +60,7 @@ static int find_in_path(const char *cmd, char *buf, size_t size)
 			int e = executable(buf);
 			if (e == 0)
 				return 0;
-			if (e == EACCES)
+			if (e == EACCES && access(buf, F_OK) == 0)
 				err = EACCES;
 		}
 		p += n;
