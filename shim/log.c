@@ -132,14 +132,18 @@ static void say_unwritable(int error)
 {
 	static int said;
 	char line[LINE_BYTES];
-	int len;
+	int saved = errno, len;
 
 	if (__atomic_exchange_n(&said, 1, __ATOMIC_RELAXED) || !stderr_usable())
 		return;
+	errno = error;
+	/* What %m says of O_NOFOLLOW would mislead. */
 	len = snprintf(line, sizeof(line),
-				   "libturbo[%d]: warn: TURBO_LOG_FILE=%.400s cannot be written (error %d); using stderr\n",
-				   (int)getpid(), log_path, error);
+				   error == ELOOP ? "libturbo[%d]: warn: TURBO_LOG_FILE=%.400s %s; using stderr\n"
+								  : "libturbo[%d]: warn: TURBO_LOG_FILE=%.400s %s: %m; using stderr\n",
+				   (int)getpid(), log_path, error == ELOOP ? "is a symbolic link" : "cannot be written");
 	write_line(STDERR_FILENO, line, (size_t)len);
+	errno = saved;
 }
 
 bool log_file_usable(void)
