@@ -57,7 +57,10 @@ is "it is listed" 1 "$("$turbo" stats | grep -c "^ *$pid .*turbo_live")"
 stop
 "$turbo" stats "$pid" >"$work/out" 2>"$work/err"
 is "after the end there is no page" 1 $?
-is "which is said with the number" 1 "$(grep -c "$pid" "$work/err")"
+is "which is said with the number" 1 "$(grep -c "there is no process $pid " "$work/err")"
+"$turbo" stats $$ >"$work/out" 2>"$work/err"
+is "a process without libturbo has none" 1 $?
+is "which is said" 1 "$(grep -c "^turbo stats: process $$ has no counters: libturbo is not loaded in it, or" "$work/err")"
 
 start
 kill -KILL "$pid"

@@ -6,6 +6,7 @@
  */
 #include <errno.h>
 #include <inttypes.h>
+#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
@@ -239,15 +240,25 @@ static int list_processes(void)
 	return finish_output("stats");
 }
 
+/* Why there is no page of that process. */
+static int no_page(uint32_t pid)
+{
+	if (kill((pid_t)pid, 0) == 0)
+		return failure("stats",
+					   "process %u has no counters: libturbo is not loaded in it, or it has not used "
+					   "CUDA yet (`turbo stats` lists those that have)",
+					   pid);
+	if (errno == EPERM)
+		return failure("stats", "process %u is another user's", pid);
+	return failure("stats", "there is no process %u (`turbo stats` lists those with counters)", pid);
+}
+
 static int show(uint32_t pid, bool json, bool all)
 {
 	static struct stats_file f;
 	char path[4096], why[256];
 	if (!stats_file_find(pid, path, sizeof(path)))
-		return failure("stats",
-					   "process %u has no counters: libturbo is not loaded in it, or it has not used "
-					   "CUDA yet, or it is another user's (`turbo stats` lists those that have)",
-					   pid);
+		return no_page(pid);
 	if (!stats_file_read(path, &f, why, sizeof(why)))
 		return failure("stats", "%s: %s", path, why);
 	if (f.head.pid != pid) {

@@ -249,23 +249,31 @@ static bool parse_name(const char *name, uint32_t *pid)
 	return uid == geteuid() || geteuid() == 0;
 }
 
+static int is_page(const struct dirent *e)
+{
+	uint32_t pid;
+	return parse_name(e->d_name, &pid);
+}
+
 int stats_file_list(stats_file_each *each, void *arg)
 {
 	const char *dir[3];
 	int found = 0, n = folders(dir);
 	for (int i = 0; i < n; i++) {
-		DIR *d = i && !strcmp(dir[i], dir[i - 1]) ? NULL : opendir(dir[i]);
-		for (struct dirent *e = d ? readdir(d) : NULL; e; e = readdir(d)) {
+		struct dirent **entry = NULL;
+		bool again = i && !strcmp(dir[i], dir[i - 1]);
+		int entries = again ? 0 : scandir(dir[i], &entry, is_page, versionsort);
+		for (int k = 0; k < entries; k++) {
 			char path[4096];
 			uint32_t pid;
-			if (!parse_name(e->d_name, &pid))
-				continue;
-			snprintf(path, sizeof(path), "%s/%s", dir[i], e->d_name);
-			each(arg, pid, path);
-			found++;
+			if (parse_name(entry[k]->d_name, &pid)) {
+				snprintf(path, sizeof(path), "%s/%s", dir[i], entry[k]->d_name);
+				each(arg, pid, path);
+				found++;
+			}
+			free(entry[k]);
 		}
-		if (d)
-			closedir(d);
+		free(entry);
 	}
 	return found;
 }

@@ -103,7 +103,8 @@ bool stats_file_read(const char *path, struct stats_file *f, char *why, size_t w
 void stats_file_free(struct stats_file *f);
 /* Path of the page of `pid` in buf; false when there is none. */
 bool stats_file_find(uint32_t pid, char *buf, size_t size);
-/* Calls `each` with every page that this user may read; returns how many. */
+/* Calls `each` with every page that this user may read, by user and number in each folder;
+ * returns how many. */
 typedef void stats_file_each(void *arg, uint32_t pid, const char *path);
 int stats_file_list(stats_file_each *each, void *arg);
 
