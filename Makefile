@@ -7,7 +7,7 @@ VERSION := 0.1.0
 
 ## V=1                  show the full commands
 V ?= 0
-## O=DIR                build directory (default: build, build-clang, build-SAN)
+## O=DIR                build directory of all but `make check` (default: build, build-clang, build-SAN)
 ## CC=gcc|clang         compiler (default: gcc; clang when SAN is given)
 ## SAN=address|undefined|thread  build everything with that sanitizer
 SAN ?=
@@ -15,7 +15,7 @@ SAN ?=
 OPT ?= -O2
 ## CUDA_HOME=DIR        where include/cuda.h is (default: /usr/local/cuda, else an installed or fetched wheel)
 CUDA_HOME ?=
-## IGNORE_SYSTEM_CUDA=1  do not look into /usr/local/cuda
+## IGNORE_SYSTEM_CUDA=1  do not look into /usr/local/cuda, /usr/local/include and /usr/include
 IGNORE_SYSTEM_CUDA ?=
 ## PREFIX=/usr/local    where `make install` puts bin/turbo and lib/libturbo.so
 PREFIX ?= /usr/local
@@ -49,6 +49,9 @@ O ?= build-clang
 else
 O ?= build
 endif
+ifneq ($(words $(O)),1)
+$(error O=$(O): expected the name of a directory, without blanks)
+endif
 BUILD := $(patsubst %/,%,$(O))
 GEN := $(BUILD)/gen
 OBJ := $(BUILD)/obj
@@ -58,7 +61,7 @@ Q := $(if $(filter 1,$(V)),,@)
 say = $(if $(filter 1,$(V)),,@printf '  %-7s %s\n' $(1) $(2))
 
 # These goals build nothing themselves, or install what building needs first.
-ifeq ($(filter help clean distclean format setup check demo,$(MAKECMDGOALS)),)
+ifeq ($(filter help clean distclean uninstall format setup check demo,$(MAKECMDGOALS)),)
 # Written by tools/cuda_headers.sh: CUDA_INC (compiler flags), CUDA_H, NCCL_H, CUPTI_H
 # (paths, empty when not found).  The name carries what the search depends on.
 slug := $(subst /,_,$(CUDA_HOME))$(if $(filter 1,$(IGNORE_SYSTEM_CUDA)),-nosys)
@@ -162,7 +165,7 @@ common_of = $(patsubst %,$(OBJ)/%.a,$(sort $(filter $(dir $(1))common tests/gpu/
 .DELETE_ON_ERROR:
 .SECONDARY:
 .SECONDEXPANSION:
-.PHONY: all lib tests demo check check-gpu bench bench-gpu soak format docs setup install clean distclean help
+.PHONY: all lib tests demo check check-gpu bench bench-gpu soak format docs setup install uninstall clean distclean help
 
 ## all                  the library and the command: build/libturbo.so, build/turbo (the default)
 all: $(LIBTURBO) $(if $(TOOL_O),$(COMMAND))
@@ -390,7 +393,7 @@ setup-build:
 
 ## format               rewrite the C sources in the project's style
 format:
-	$(Q)clang-format -i $(shell git ls-files '*.c' '*.h')
+	$(Q)find shim policy tools tests -name '*.[ch]' -exec clang-format -i {} +
 
 ## docs                 rewrite the option table in README.md
 docs: $(COMMAND)
@@ -401,6 +404,10 @@ install: all
 	install -d '$(DESTDIR)$(PREFIX)/lib' '$(DESTDIR)$(PREFIX)/bin'
 	install -m 755 $(LIBTURBO) '$(DESTDIR)$(PREFIX)/lib/libturbo.so'
 	install -m 755 $(COMMAND) '$(DESTDIR)$(PREFIX)/bin/turbo'
+
+## uninstall            remove what `make install` copied below PREFIX
+uninstall:
+	rm -f '$(DESTDIR)$(PREFIX)/lib/libturbo.so' '$(DESTDIR)$(PREFIX)/bin/turbo'
 
 ## clean                remove the build directories (fetched headers stay)
 clean:

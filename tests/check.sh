@@ -5,6 +5,10 @@
 set -u
 cd "$(dirname "$0")/.." || exit 1
 
+if ! mkdir -p build || [ ! -w build ]; then
+	echo "check: cannot write to $PWD/build" >&2
+	exit 1
+fi
 make=${MAKE:-make}
 jobs=-j$(nproc)
 results=$(mktemp) || exit 1

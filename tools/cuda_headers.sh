@@ -47,6 +47,9 @@ places()
 	fi
 }
 
+if [ "${1:-}" != --no-fetch ] && [ -n "${CUDA_HOME:-}" ] && [ ! -f "$CUDA_HOME/include/cuda.h" ]; then
+	echo "CUDA_HOME=$CUDA_HOME has no include/cuda.h; looking elsewhere" >&2
+fi
 all=$(places)
 
 # Directory of the first place that has the header.

@@ -108,7 +108,8 @@ install_packages()
 # fetch_wheels REQUIREMENT...: unpack the headers of Python wheels into build/deps/include.
 fetch_wheels()
 {
-	local manual="set CUDA_HOME, or run: pip download --no-deps -d $DEPS $*"
+	# An installed wheel is found by tools/cuda_headers.sh.
+	local manual="set CUDA_HOME, or run: python3 -m pip install --no-deps$(printf " '%s'" "$@")"
 	python3 -m pip --version >/dev/null 2>&1 || install_packages python3 python3-pip
 	mkdir -p "$DEPS/include" || exit 1
 	local dir
