@@ -6,6 +6,7 @@
  * goes straight to the real function. errno is as the real call left it.
  */
 #include <cuda.h>
+#include <errno.h>
 
 #include "guard.h"
 #include "life.h"
@@ -14,6 +15,19 @@
 #include "../policy/copy/copy.h"
 #include "../policy/policy.h"
 
+/* Around what is ours; leave() takes the errno that enter() returned. */
+static int enter(void)
+{
+	guard_enter();
+	return errno;
+}
+
+static void leave(int saved)
+{
+	errno = saved;
+	guard_leave();
+}
+
 TURBO_EXPORT CUresult cuInit(unsigned int flags)
 {
 	CUresult status;
@@ -21,9 +35,9 @@ TURBO_EXPORT CUresult cuInit(unsigned int flags)
 	stats_call(HOOK_cuInit);
 	status = REAL(cuInit)(flags);
 	if (status == CUDA_SUCCESS && !guard_inside()) {
-		guard_enter();
+		int saved = enter();
 		life_cuda_ready();
-		guard_leave();
+		leave(saved);
 	}
 	return status;
 }
@@ -38,35 +52,40 @@ TURBO_EXPORT CUresult cuInit(unsigned int flags)
 static bool capture_begin(CUstream stream, bool per_thread)
 {
 	bool noted;
+	int saved;
 
 	if (guard_inside() || !life_cuda())
 		return false;
-	guard_enter();
+	saved = enter();
 	noted = copy_capture_begin(stream, per_thread);
-	guard_leave();
+	leave(saved);
 	return noted;
 }
 
 static void capture_end(CUstream stream, bool per_thread, CUresult status)
 {
+	int saved;
+
 	if (guard_inside() || !life_cuda())
 		return;
-	guard_enter();
+	saved = enter();
 	if (status == CUDA_SUCCESS)
 		copy_capture_end(stream, per_thread);
 	else
 		copy_capture_end_failed(stream, per_thread);
-	guard_leave();
+	leave(saved);
 }
 
 /* Destroying a stream ends its capture. */
 static void stream_gone(CUstream stream, CUresult status)
 {
+	int saved;
+
 	if (status != CUDA_SUCCESS || guard_inside() || !life_cuda())
 		return;
-	guard_enter();
+	saved = enter();
 	copy_capture_stream_gone(stream);
-	guard_leave();
+	leave(saved);
 }
 
 #define BEGIN_CAPTURE(symbol, stream, per_thread, ...)     \
@@ -159,11 +178,13 @@ TURBO_EXPORT CUresult cuStreamDestroy_v2(CUstream stream)
 
 static void context_gone(CUcontext ctx, CUdevice device)
 {
+	int saved;
+
 	if (guard_inside() || !life_cuda() || (!ctx && device < 0)) /* cuCtxDestroy(NULL) */
 		return;
-	guard_enter();
+	saved = enter();
 	policies_context_gone(ctx, device);
-	guard_leave();
+	leave(saved);
 }
 
 /* Before the real call: the policies' own handles still exist and can be given back. */
@@ -196,12 +217,13 @@ static void primary_reset(CUdevice device, CUresult status)
 static void primary_released(CUdevice device, CUresult status)
 {
 	unsigned int flags;
-	int active = 1;
+	int active = 1, saved = errno;
 
 	if (status != CUDA_SUCCESS || guard_inside() || !life_cuda() || !REAL_HAS(cuDevicePrimaryCtxGetState))
 		return;
 	if (REAL(cuDevicePrimaryCtxGetState)(device, &flags, &active) == CUDA_SUCCESS && !active)
 		context_gone(NULL, device);
+	errno = saved;
 }
 
 #define PRIMARY(symbol, told)                     \
