@@ -37,10 +37,11 @@ static void copies(unsigned char *host)
 static void captures(void)
 {
 	CUstream s;
-	CUgraph graph;
+	CUgraph graph = NULL;
 	KEPT(cu.cuStreamCreate(&s, CU_STREAM_NON_BLOCKING));
 	KEPT(cu.cuStreamBeginCapture_v2(s, CU_STREAM_CAPTURE_MODE_RELAXED));
 	KEPT(cu.cuStreamEndCapture(s, &graph));
+	KEPT(cu.cuGraphDestroy(graph));
 	KEPT(cu.cuStreamEndCapture(s, &graph)); /* an error */
 	KEPT(cu.cuStreamDestroy_v2(s));
 }
@@ -66,6 +67,7 @@ int main(void)
 	KEPT(cu.cuCtxCreate_v2(&ctx, 0, 0));
 	copies(host);
 	KEPT(cu.cuCtxDestroy_v2(ctx));
+	free(host);
 	printf("%d failures\n", failures);
 	return failures != 0;
 }
