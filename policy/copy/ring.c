@@ -102,7 +102,7 @@ static bool build(struct copy_ring *ring, CUcontext ctx)
 	ring->mem_bytes = (size_t)(mb == OPTION_AUTO ? COPY_RING_MB : mb) << 20;
 	ring->mem = ring_mem_map(ring->mem_bytes, attribute(CU_DEVICE_ATTRIBUTE_HOST_NUMA_ID, device, -1));
 	if (!ring->mem) {
-		log_warn("copy: no memory for a %zu MiB ring; copies on device %d pass through",
+		log_once(LOG_WARN, "copy: no memory for a %zu MiB ring; copies on device %d pass through",
 				 ring->mem_bytes >> 20, device);
 		stats_add(STATS_ERRORS, 1);
 		return false;
@@ -115,7 +115,8 @@ static bool build(struct copy_ring *ring, CUcontext ctx)
 		r = make_handles(ring, &made);
 	}
 	if (r != CUDA_SUCCESS) {
-		log_warn("copy: ring on device %d failed (CUDA error %d); copies pass through", device, (int)r);
+		log_once(LOG_WARN, "copy: ring on device %d failed (CUDA error %d); copies pass through", device,
+				 (int)r);
 		stats_add(STATS_ERRORS, 1);
 		destroy(ring, made, registered);
 		return false;
