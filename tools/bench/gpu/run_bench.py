@@ -117,8 +117,9 @@ def bench(a):
         small_rounds(settings, merged)
     rows = table.rows(merged["native"], merged["staged"])
     machine = h.machine()
-    command = "python3 tools/bench/gpu/run_bench.py" + "".join(" " + x for x in sys.argv[1:] if "markdown" not in x
-                                                               and x != a.markdown)
+    files = {"--markdown", "--json", a.markdown, a.json}
+    options = " ".join(x for x in sys.argv[1:] if x.partition("=")[0] not in files)
+    command = "make bench-gpu" + (" ARGS='%s'" % options if options else "")
     about = table.about(machine, rounds, command, env)
     print(about)
     print(table.text(rows))
