@@ -134,10 +134,11 @@ def sources_in(folder):
 
 
 def program(name):
-    """A C program of the GPU tests: `order_check`, `probe` or `copy_bench`."""
+    """A C program of the GPU tests: `order_check`, `probe`, `copy_bench` or `pass_bench`."""
     common = sources_in("tests/gpu/common")
-    if name == "copy_bench":
-        return built("bench/gpu/copy_bench", common + sources_in("tools/bench/gpu"))
+    if name.endswith("_bench"):
+        mine = [s for s in sources_in("tools/bench/gpu") if os.path.basename(s).startswith(name)]
+        return built("bench/gpu/" + name, common + mine)
     return built("tests/gpu/" + name, common + sources_in("tests/gpu/" + name))
 
 

@@ -2,8 +2,9 @@
 import time
 
 KIB, MIB, GIB = 1 << 10, 1 << 20, 1 << 30
-SMALL = 64 * KIB  # up to here copies are passed through
-PASS_US = 0.2     # and may cost so much more
+SMALL = 64 * KIB    # up to here times are shown rather than rates
+PASSED = 512 * KIB  # up to here copies are passed through; judged by pass_rows(), within one process
+PASS_US = 0.2       # what passing through may cost more
 
 # (op, kind, api, sizes from .. to) -> (what is compared with, least ratio)
 LIMITS = [
@@ -50,9 +51,9 @@ def row(key, native, staged, pinned):
         base, least = special
         limits = ["%.2f %s" % (least, base)]
         kept = kept and r.get("of_" + base, 0) >= least
-    if size <= SMALL:
-        limits.append("+%.1f us" % PASS_US)
-        kept = kept and r["staged_us"] - r["native_us"] <= PASS_US
+    if size <= PASSED:
+        r["limit"], r["verdict"] = "passed through", ""
+        return r
     r["limit"], r["verdict"] = ", ".join(limits), "ok" if kept else "MISS"
     return r
 
@@ -96,6 +97,42 @@ TITLES = {("h2d", "heap"): "Host to device, pageable", ("d2h", "heap"): "Device 
           ("h2d", "pinned"): "Host to device, pinned (passed through)",
           ("d2h", "pinned"): "Device to host, pinned (passed through)"}
 APIS = {"async": "asynchronous call and synchronisation", "sync": "synchronous call", "stream": "on a stream of its own"}
+
+
+PASS_HEAD = ["direction", "memory", "call", "size", "driver us", "libturbo us", "more us", "limit", ""]
+
+
+def pass_rows(text):
+    """The rows of pass_bench's output."""
+    out = []
+    for line in text.splitlines():
+        if not line.startswith("pass "):
+            continue
+        f = dict(x.split("=", 1) for x in line.split()[1:])
+        driver, turbo, size = int(f["driver_ns"]) / 1e3, int(f["turbo_ns"]) / 1e3, int(f["bytes"])
+        kept = driver / turbo >= NOT_SLOWER and (turbo - driver <= PASS_US or size > SMALL)
+        out.append({"op": f["op"], "kind": f["kind"], "api": f["api"], "bytes": size, "driver_us": driver,
+                    "turbo_us": turbo, "limit": "%.2f of the driver, +%.1f us" % (NOT_SLOWER, PASS_US),
+                    "verdict": "not preloaded" if f["same"] == "1" else "ok" if kept else "MISS"})
+    return out
+
+
+def pass_cells(r):
+    return ["to the device" if r["op"] == "h2d" else "from the device", r["kind"], r["api"], size_name(r["bytes"]),
+            "%.2f" % r["driver_us"], "%.2f" % r["turbo_us"], "%+.2f" % (r["turbo_us"] - r["driver_us"]), r["limit"],
+            r["verdict"]]
+
+
+PASS_TITLE = "Copies that are passed through: libturbo's function and the driver's own in turns, in one process"
+
+
+def pass_text(rows_):
+    return "\n%s\n%s\n" % (PASS_TITLE, aligned([PASS_HEAD] + [pass_cells(r) for r in rows_]))
+
+
+def pass_markdown(rows_):
+    lines = ["", "## " + PASS_TITLE, "", "| " + " | ".join(PASS_HEAD) + " |", "|" + "---|" * len(PASS_HEAD)]
+    return "\n".join(lines + ["| " + " | ".join(pass_cells(r)) + " |" for r in rows_]) + "\n"
 
 
 def groups(all_rows):

@@ -70,6 +70,13 @@ def merge(runs):
     return out
 
 
+def passed_through(env):
+    p = h.run([h.program("pass_bench")], h.PRELOADED, env, limit=100)
+    if p.status != 0:
+        raise RuntimeError("pass_bench: %s" % p.why())
+    return table.pass_rows(p.out)
+
+
 def small_rounds(settings, merged):
     """Replaces the small cells of `merged`."""
     runs = {name: [] for name, _, _ in settings}
@@ -123,17 +130,19 @@ def bench(a):
     about = table.about(machine, rounds, command, env)
     print(about)
     print(table.text(rows))
-    missed = [r for r in rows if r["verdict"] == "MISS"]
+    passed = passed_through(env)
+    print(table.pass_text(passed))
+    missed = [r for r in rows + passed if r["verdict"] in ("MISS", "not preloaded")]
     for line in wrong:
         print("WRONG BYTES %s" % line)
-    print("%d rows, %d limits missed, %d cells with wrong bytes" % (len(rows), len(missed), len(wrong)))
+    print("%d rows, %d limits missed, %d cells with wrong bytes" % (len(rows) + len(passed), len(missed), len(wrong)))
     if a.markdown:
         with open(a.markdown, "w") as f:
-            f.write(table.markdown(rows, about))
+            f.write(table.markdown(rows, about) + table.pass_markdown(passed))
     if a.json:
         with open(a.json, "w") as f:
             json.dump({"machine": machine, "date": time.strftime("%Y-%m-%d"), "rounds": rounds, "env": env,
-                       "rows": rows, "wrong": wrong}, f, indent=1)
+                       "rows": rows, "passed": passed, "wrong": wrong}, f, indent=1)
     return 1 if missed or wrong else 0
 
 
