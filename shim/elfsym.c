@@ -80,6 +80,8 @@ static void object_of(struct elfsym_object *object, const struct dl_phdr_info *i
 	*object = (struct elfsym_object){0};
 	object->base = info->dlpi_addr;
 	object->path = info->dlpi_name ? info->dlpi_name : "";
+	object->segments = info->dlpi_phdr;
+	object->segment_count = info->dlpi_phnum;
 	object->lo = UINTPTR_MAX;
 	for (unsigned i = 0; i < info->dlpi_phnum; i++) {
 		const ElfW(Phdr) *segment = &info->dlpi_phdr[i];
@@ -279,7 +281,43 @@ void *elfsym_find(struct elfsym_object *object, const char *name)
 	return ELF64_ST_TYPE(symbol->st_info) == STT_GNU_IFUNC ? resolve_indirect(address) : address;
 }
 
-/* ---- names ---- */
+/* ---- names and builds ---- */
+
+/* The notes in [at, end), each a header, a name and a description, padded to 4 bytes. */
+static const void *build_id_in(uintptr_t at, uintptr_t end)
+{
+	while (end - at >= sizeof(ElfW(Nhdr))) {
+		const ElfW(Nhdr) *note = (const ElfW(Nhdr) *)at;
+		uintptr_t name = at + sizeof(*note), desc = name + ((note->n_namesz + 3) & ~3u);
+
+		if (note->n_namesz > end - name || desc > end || note->n_descsz > end - desc)
+			return NULL;
+		if (note->n_type == NT_GNU_BUILD_ID && note->n_namesz == 4 && note->n_descsz >= 8 &&
+			text_order((const char *)name, "GNU") == 0)
+			return (const void *)desc;
+		at = desc + ((note->n_descsz + 3) & ~3u);
+		if (at > end)
+			break;
+	}
+	return NULL;
+}
+
+const void *elfsym_build_id(const struct elfsym_object *object)
+{
+	for (unsigned i = 0; i < object->segment_count; i++) {
+		const ElfW(Phdr) *segment = &object->segments[i];
+		uintptr_t start = object->base + segment->p_vaddr - object->lo;
+
+		/* Notes of 8 byte padding are of another kind. */
+		if (segment->p_type != PT_NOTE || segment->p_align > 4 || start >= 4096 ||
+			segment->p_memsz > 4096 - start)
+			continue;
+		const void *found = build_id_in(object->lo + start, object->lo + start + segment->p_memsz);
+		if (found)
+			return found;
+	}
+	return NULL;
+}
 
 bool elfsym_named(struct elfsym_object *object, const char *prefix)
 {

@@ -22,6 +22,8 @@ struct elfsym_object {
 	uintptr_t lo, hi;         /* [lo, hi) covers all PT_LOAD segments */
 	const char *path;         /* as the loader knows it; "" for the program */
 	const ElfW(Dyn) *dynamic; /* NULL: none */
+	const ElfW(Phdr) *segments;
+	unsigned segment_count; /* 0 where they are not known */
 
 	/* From the dynamic section, by elfsym_load(). */
 	bool loaded;
@@ -57,6 +59,12 @@ void elfsym_load(struct elfsym_object *object);
  * resolved, as the loader would.
  */
 void *elfsym_find(struct elfsym_object *object, const char *name);
+
+/*
+ * Eight bytes that tell a build of the object from others, the beginning of its build id; NULL:
+ * none in the object's first page. That page is there whatever else is loaded at object->lo.
+ */
+const void *elfsym_build_id(const struct elfsym_object *object);
 
 /* The object's DT_SONAME or the last part of its path begins with `prefix`. */
 bool elfsym_named(struct elfsym_object *object, const char *prefix);
