@@ -33,6 +33,7 @@ TURBO_EXPORT CUresult cuInit(unsigned int flags)
 	CUresult status;
 
 	stats_call(HOOK_cuInit);
+	real_drop_unloaded(); /* a driver that was unloaded before its first use */
 	status = REAL(cuInit)(flags);
 	if (status == CUDA_SUCCESS && !guard_inside()) {
 		int saved = enter();

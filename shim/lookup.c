@@ -321,6 +321,6 @@ struct lookup_route lookup_dlopen(int mode)
 {
 	if ((mode & RTLD_DEEPBIND) && life_clear_deepbind())
 		mode &= ~RTLD_DEEPBIND;
-	real_expect_copies();
+	real_drop_unloaded();
 	return jump(loader_fn(LOADER_DLOPEN), (void *)(intptr_t)mode);
 }

@@ -9,6 +9,7 @@
 #include <errno.h>
 #include <string.h>
 
+#include "copies.h"
 #include "elfsym.h"
 
 #define HOOK_ROW_HOOK(sym, lib, taker) [HOOK_##sym] = (void *)hook_lazy,
@@ -32,10 +33,11 @@ _Static_assert(HOOK_COUNT < ROW_HASH_SIZE / 2, "grow ROW_HASH_BITS");
 
 struct library {
 	const char *name;
-	bool by_caller; /* several copies may be in use at once */
+	bool by_caller; /* several copies may come and go: slots stay hook_lazy, copies.h routes the calls */
 	/* The provider, to tell it from another object at the same address. */
 	uintptr_t base, lo, hi;
 	const void *dynamic, *symbols;
+	uint64_t build_id;
 	unsigned copies; /* relaxed readers: real_copies() */
 	int bound;       /* release when all slots are filled */
 };
@@ -49,8 +51,8 @@ static struct library libraries[HOOK_LIB_COUNT] = {
 /* The list as of the last walk. */
 static uint64_t seen_adds, seen_subs;
 static unsigned seen_objects;
-/* 1 while a thread is in sync_body() or refill_body(); found set only by a signal handler inside it, or by a child
- * forked in the middle of it. */
+/* 1 while a thread is in sync_body(); found set only by a signal handler inside it, or by a
+ * child forked in the middle of it. */
 static int syncing;
 /* libturbo.so's own range; set by the first walk (relaxed: both are constant then). */
 static uintptr_t own_lo, own_hi;
@@ -168,22 +170,32 @@ static void *empty_slot(enum hook_id id)
 static void fill_slots(enum hook_lib lib)
 {
 	const struct library *library = &libraries[lib];
-	bool route = library->by_caller && library->copies > 1;
 
 	for (unsigned id = 0; id < HOOK_COUNT; id++) {
 		if (hook_table[id].lib != lib)
 			continue;
-		if (!library->bound || (route && hook_table[id].how != HOOK_HOW_PASS))
+		if (!library->bound || (library->by_caller && hook_table[id].how != HOOK_HOW_PASS))
 			set_slot(id, empty_slot(id));
 		else
 			set_slot(id, provider_fn[id] ? provider_fn[id] : not_found(id));
 	}
 }
 
+static uint64_t build_id_of(const struct elfsym_object *object)
+{
+	const void *at = elfsym_build_id(object);
+	uint64_t value = 0;
+
+	if (at)
+		memcpy(&value, at, sizeof(value));
+	return value;
+}
+
 static bool same_object(const struct library *library, const struct elfsym_object *object)
 {
 	return library->base == object->base && library->lo == object->lo && library->hi == object->hi &&
-		   library->dynamic == object->dynamic && library->symbols == object->symbols;
+		   library->dynamic == object->dynamic && library->symbols == object->symbols &&
+		   library->build_id == build_id_of(object);
 }
 
 static void let_go(enum hook_lib lib)
@@ -207,6 +219,7 @@ static void take(enum hook_lib lib, struct elfsym_object *object)
 	library->hi = object->hi;
 	library->dynamic = object->dynamic;
 	library->symbols = object->symbols;
+	library->build_id = build_id_of(object);
 	for (unsigned id = 0; id < HOOK_COUNT; id++) {
 		if (hook_table[id].lib != lib)
 			continue;
@@ -260,6 +273,8 @@ static void sync_body(uint64_t adds, uint64_t subs, void *arg)
 		scan.from = seen_objects;
 		for (unsigned lib = 0; lib < HOOK_LIB_COUNT; lib++)
 			scan.copies[lib] = libraries[lib].copies;
+	} else {
+		copies_forget();
 	}
 	elfsym_walk(scan_object, &scan);
 	for (unsigned lib = 0; lib < HOOK_LIB_COUNT; lib++) {
@@ -325,63 +340,28 @@ void *real_resolve(enum hook_id id)
 	return fn ? fn : not_found(id);
 }
 
-/* ---- several copies ---- */
-
-void real_expect_copies(void)
-{
-	for (unsigned lib = 0; lib < HOOK_LIB_COUNT; lib++) {
-		if (!libraries[lib].by_caller || !__atomic_load_n(&libraries[lib].bound, __ATOMIC_ACQUIRE))
-			continue;
-		for (unsigned id = 0; id < HOOK_COUNT; id++)
-			if (hook_table[id].lib == lib && hook_table[id].how != HOOK_HOW_PASS)
-				set_slot(id, (void *)hook_lazy);
-	}
-}
-
-struct copy_search {
-	const char *library, *symbol;
-	const void *caller;
-	void *fn;
-};
-
-static int search_copy(struct elfsym_object *object, unsigned index, void *arg)
-{
-	struct copy_search *search = arg;
-
-	(void)index;
-	if (!elfsym_contains(object, search->caller))
-		return 0;
-	if (elfsym_is_library(object, search->library))
-		search->fn = elfsym_find(object, search->symbol);
-	return 1;
-}
-
-/* The slot of a counted symbol was emptied by real_expect_copies(), and no copy came. */
-static void refill_body(uint64_t adds, uint64_t subs, void *arg)
-{
-	enum hook_id id = *(enum hook_id *)arg;
-	const struct library *library = &libraries[hook_table[id].lib];
-
-	if (__atomic_exchange_n(&syncing, 1, __ATOMIC_ACQUIRE))
-		return;
-	if (library->bound && library->copies == 1 && adds == seen_adds && subs == seen_subs)
-		set_slot(id, provider_fn[id] ? provider_fn[id] : not_found(id));
-	__atomic_store_n(&syncing, 0, __ATOMIC_RELEASE);
-}
-
 void *real_resolve_lazy(enum hook_id id, const void *caller)
 {
 	const struct library *library = &libraries[hook_table[id].lib];
-	void *fn = real_resolve(id);
+	void *fn;
 
-	if (!library->by_caller || real_copies(hook_table[id].lib) < 2) {
-		if (__atomic_load_n(&real_fn[id], __ATOMIC_RELAXED) == (void *)hook_lazy)
-			elfsym_locked(refill_body, &id);
+	if (!library->by_caller)
+		return real_resolve(id);
+	fn = copies_recall(id, caller);
+	if (__builtin_expect(fn != NULL, 1))
 		return fn;
-	}
-	struct copy_search search = {library->name, hook_table[id].name, caller, NULL};
-	elfsym_walk(search_copy, &search);
-	return search.fn ? search.fn : fn;
+	real_bind(hook_table[id].lib); /* from now on unloading is noticed, see copies_forget() */
+	fn = copies_search(id, library->name, caller);
+	return fn ? fn : not_found(id);
+}
+
+void real_drop_unloaded(void)
+{
+	for (unsigned lib = 0; lib < HOOK_LIB_COUNT; lib++)
+		if (__atomic_load_n(&libraries[lib].bound, __ATOMIC_ACQUIRE)) {
+			elfsym_locked(sync_body, NULL);
+			return;
+		}
 }
 
 /* ---- fork ---- */

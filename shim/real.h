@@ -7,9 +7,7 @@
  * call that came in and goes on to the real function; slots of pass symbols are NULL.
  * A slot never holds a pointer into libturbo but hook_lazy and the "not found" functions.
  *
- * Several copies of NCCL may be loaded (a wheel's and the system's). Then its slots stay
- * hook_lazy and each call through an exported symbol goes to the copy that made it, or to the
- * first one.
+ * Slots of NCCL stay hook_lazy: several copies may come and go, see copies.h.
  */
 #ifndef TURBO_REAL_H
 #define TURBO_REAL_H
@@ -87,8 +85,9 @@ bool real_is_own(const void *address);
 /* Objects unloaded so far: what was learnt about an address range holds while this stays. */
 uint64_t real_unloads(void);
 
-/* A dlopen is about to run: slots of libraries that may come in copies go back to hook_lazy. */
-void real_expect_copies(void);
+/* Empty the slots of a provider that was unloaded: before a dlopen, or what it loads would call
+ * through them, and before cuInit. Some 10 ns, nothing while no provider is known. */
+void real_drop_unloaded(void);
 
 /* For hook_lazy: the function that a call of `id` from `caller` is for. */
 void *real_resolve_lazy(enum hook_id id, const void *caller);
