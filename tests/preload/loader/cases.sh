@@ -16,8 +16,11 @@ build_loader()
 	lib -DWHO=200 -Wl,-soname,libcuda.so.1 -Wl,-Bsymbolic -Wl,--hash-style=sysv \
 		-o "$work/drv2/libcuda.so.1" "$d/driver.c"
 	lib -DWHO=300 -DSTRIPPED -Wl,-soname,libcuda.so.1 -o "$work/stripped/libcuda.so.1" "$d/driver.c"
-	lib -DWHO=1 -Wl,-soname,libnccl.so.2 -o "$work/nccl_a/libnccl.so.2" "$d/nccl.c"
-	lib -DWHO=2 -Wl,-soname,libnccl.so.2 -o "$work/nccl_b/libnccl.so.2" "$d/nccl.c"
+	lib -DWHO=1 -Wl,-soname,libnccl.so.2 -Wl,--build-id -o "$work/nccl_a/libnccl.so.2" "$d/nccl.c"
+	lib -DWHO=2 -DMOVED -Wl,-soname,libnccl.so.2 -Wl,--build-id -o "$work/nccl_b/libnccl.so.2" "$d/nccl.c"
+	lib -o "$work/lib/libncclusera.so" "$d/copies_user.c" "$work/nccl_a/libnccl.so.2"
+	lib -DCUDA -o "$work/lib/libcudauser.so" "$d/copies_user.c" "$work/drv/libcuda.so.1"
+	lib -o "$work/lib/libnccluserb.so" "$d/copies_user.c" "$work/nccl_a/libnccl.so.2"
 	local name
 	for name in libasker.so libcupti.so.13 libToolsInjection64.so libsanitizer-collection.so libnvidia-tool.so.1; do
 		lib -Wl,-soname,$name -o "$work/lib/$name" "$d/asker.c"
@@ -33,6 +36,7 @@ build_loader()
 	compile -rdynamic -o "$work/own" "$d/own.c" -ldl
 	compile -o "$work/weak" "$d/weak.c" -Wl,--unresolved-symbols=ignore-all
 	compile -o "$work/stress" "$d/stress.c" -ldl -lpthread
+	compile -rdynamic -o "$work/copies" "$d/copies.c" -ldl -lpthread
 	compile -fPIE -pie -o "$work/linked" "$d/linked.c" "$work/drv/libcuda.so.1" -ldl -lpthread
 }
 
@@ -112,6 +116,11 @@ run_cases()
 	extra=()
 	hooked 3 'driver unloaded and another loaded' "$work/probe" reload "$work/drv/libcuda.so.1" "$work/drv2/libcuda.so.1"
 	untouched 'copies of NCCL' "$work/probe" nccl "$work/nccl_a/libnccl.so.2" "$work/nccl_b/libnccl.so.2"
+	local name
+	for name in in_turn unseen same_place again users waiting threads driver; do
+		untouched "copies of NCCL, $name" "$work/copies" $name "$work"/nccl_{a,b}/libnccl.so.2 \
+			"$work"/lib/lib{nccluser{a,b},cudauser}.so
+	done
 
 	# Known defect (README, Limits): a call of NCCL's may go to a copy that another thread has just
 	# unloaded. Never seen on the machine itself, in an emulator in every second run.
