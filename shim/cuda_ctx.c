@@ -8,11 +8,11 @@
 #include <cuda.h>
 #include <errno.h>
 
+#include "capture.h"
 #include "guard.h"
 #include "life.h"
 #include "real.h"
 #include "stats.h"
-#include "../policy/copy/copy.h"
 #include "../policy/policy.h"
 
 /* Around what is ours; leave() takes the errno that enter() returned. */
@@ -46,7 +46,7 @@ TURBO_EXPORT CUresult cuInit(unsigned int flags)
 /* ---- captures ---- */
 
 /*
- * The policy hears of a capture before the driver does: between the two no thread of
+ * capture.h hears of a capture before the driver does: between the two no thread of
  * ours may start an unsafe call that would break it. A begin that fails is taken back,
  * unless the stream was capturing already.
  */
@@ -58,7 +58,7 @@ static bool capture_begin(CUstream stream, bool per_thread)
 	if (guard_inside() || !life_cuda())
 		return false;
 	saved = enter();
-	noted = copy_capture_begin(stream, per_thread);
+	noted = capture_note_begin(stream, per_thread);
 	leave(saved);
 	return noted;
 }
@@ -71,9 +71,9 @@ static void capture_end(CUstream stream, bool per_thread, CUresult status)
 		return;
 	saved = enter();
 	if (status == CUDA_SUCCESS)
-		copy_capture_end(stream, per_thread);
+		capture_note_end(stream, per_thread);
 	else
-		copy_capture_end_failed(stream, per_thread);
+		capture_note_end_failed(stream, per_thread);
 	leave(saved);
 }
 
@@ -85,7 +85,7 @@ static void stream_gone(CUstream stream, CUresult status)
 	if (status != CUDA_SUCCESS || guard_inside() || !life_cuda())
 		return;
 	saved = enter();
-	copy_capture_stream_gone(stream);
+	capture_note_stream_gone(stream);
 	leave(saved);
 }
 
@@ -184,6 +184,7 @@ static void context_gone(CUcontext ctx, CUdevice device)
 	if (guard_inside() || !life_cuda() || (!ctx && device < 0)) /* cuCtxDestroy(NULL) */
 		return;
 	saved = enter();
+	capture_context_gone(ctx, device);
 	policies_context_gone(ctx, device);
 	leave(saved);
 }

@@ -204,14 +204,12 @@ bool copy_take(const struct copy_call *call, CUresult *status)
 
 static void context_gone(void *ctx, int device)
 {
-	capture_context_gone(ctx, device);
 	ring_context_gone(ctx, device);
 }
 
 static void fork_child(void)
 {
 	copy_off(); /* until a cuInit of its own, which only a child without our driver has */
-	capture_fork_child();
 	ring_fork_child();
 	workers_fork_child();
 }

@@ -39,17 +39,4 @@ extern size_t copy_min_bytes;
  */
 bool copy_take(const struct copy_call *call, CUresult *status);
 
-/*
- * Captures (shim/cuda_ctx.c). Any thread, after cuInit.
- * begin: one is about to begin on `stream`; false when nothing was noted that a failed
- * begin would have to take back (a capture is known there already).
- * end: it has ended. end_failed: cuStreamEndCapture failed, perhaps because the capture is
- * another thread's; the driver is asked. stream_gone: the stream was destroyed, and with it
- * the capture if one was there.
- */
-bool copy_capture_begin(CUstream stream, bool per_thread);
-void copy_capture_end(CUstream stream, bool per_thread);
-void copy_capture_end_failed(CUstream stream, bool per_thread);
-void copy_capture_stream_gone(CUstream stream);
-
 #endif

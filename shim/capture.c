@@ -5,7 +5,6 @@
 #include <stdatomic.h>
 #include <stdint.h>
 
-#include "copy.h"
 #include "real.h"
 
 #define CAPTURES 64
@@ -59,15 +58,8 @@ static unsigned find(const struct capture *k)
 	return i;
 }
 
-static bool policy_off(void)
+bool capture_note_begin(CUstream stream, bool per_thread)
 {
-	return __atomic_load_n(&copy_min_bytes, __ATOMIC_RELAXED) == SIZE_MAX;
-}
-
-bool copy_capture_begin(CUstream stream, bool per_thread)
-{
-	if (policy_off())
-		return false;
 	struct capture k = key(stream, per_thread);
 	find_owner(&k);
 	pthread_mutex_lock(&captures.lock);
@@ -91,7 +83,7 @@ static void drop(unsigned i)
 /* `certain`: one has ended. When it is not in the list it was one too many for it. */
 static void end(CUstream stream, bool per_thread, bool certain)
 {
-	if (!capture_live() || policy_off())
+	if (!capture_live())
 		return;
 	struct capture k = key(stream, per_thread);
 	pthread_mutex_lock(&captures.lock);
@@ -103,20 +95,20 @@ static void end(CUstream stream, bool per_thread, bool certain)
 	pthread_mutex_unlock(&captures.lock);
 }
 
-void copy_capture_end(CUstream stream, bool per_thread)
+void capture_note_end(CUstream stream, bool per_thread)
 {
 	end(stream, per_thread, true);
 }
 
-void copy_capture_stream_gone(CUstream stream)
+void capture_note_stream_gone(CUstream stream)
 {
 	end(stream, false, false);
 }
 
-void copy_capture_end_failed(CUstream stream, bool per_thread)
+void capture_note_end_failed(CUstream stream, bool per_thread)
 {
 	/* A broken capture has ended with the error; one of another thread goes on. */
-	if (capture_live() && !policy_off() && !capture_on(stream, per_thread))
+	if (capture_live() && !capture_on(stream, per_thread))
 		end(stream, per_thread, false);
 }
 

@@ -1,0 +1,56 @@
+/*
+ * devmem.h - device memory: what shim/ asks of the policy.
+ *
+ * shim/cuda_mem.c, cuda_pool.c and cuda_query.c describe each intercepted call; where a
+ * function returns bool, false means that the caller must make the real call, unchanged.
+ * All are called inside the guard, after cuInit, on the program's thread, and keep errno.
+ */
+#ifndef TURBO_DEVMEM_H
+#define TURBO_DEVMEM_H
+
+#include <cuda.h>
+#include <stdbool.h>
+#include <stddef.h>
+
+#include "../policy.h"
+
+extern const struct policy devmem_policy;
+
+/* TURBO_DEVMEM's values, in the order of options.def. */
+enum devmem_mode { DEVMEM_OFF, DEVMEM_CACHE, DEVMEM_DEFERRED, DEVMEM_STREAM };
+
+/* DEVMEM_OFF until cuda_ready, in forked children, after the process began to exit and when
+ * the policy has switched itself off. One relaxed load: a stale value only passes a call through. */
+extern int devmem_mode;
+
+/* ---- cuMemAlloc, cuMemFree ---- */
+
+bool devmem_alloc(CUdeviceptr *ptr, size_t bytes, CUresult *status);
+bool devmem_free(CUdeviceptr ptr, CUresult *status);
+/* cuMemGetInfo has answered for the current context's device: kept memory counts as free. */
+void devmem_info(size_t *free_bytes, size_t total_bytes);
+/* cuCtxSynchronize has returned CUDA_SUCCESS for `ctx` (NULL: the current one). */
+void devmem_synchronized(CUcontext ctx);
+
+/* ---- what the driver says about memory that was handed out again (answers.c) ---- */
+
+/* The real call has answered *base and *bytes (either may be NULL when not asked for). */
+void devmem_range(CUdeviceptr ptr, CUdeviceptr *base, size_t *bytes);
+/* The real call has stored one attribute of `ptr`. */
+void devmem_attribute(CUpointer_attribute attribute, void *value, CUdeviceptr ptr);
+/* Memory at `ptr` is about to be seen by somebody else for longer than the program holds it (IPC, dma-buf,
+ * a token, SYNC_MEMOPS, NCCL's registration): it is really freed when the program frees it. */
+void devmem_keep_out(CUdeviceptr ptr);
+/* cuCtxEnablePeerAccess, cuCtxDisablePeerAccess have succeeded. */
+void devmem_peer(CUcontext owner, bool enabled);
+
+/* ---- the stream-ordered family (stream.c, pool.c) ---- */
+
+/* `pool` NULL: the current pool of the stream's device. */
+bool devmem_alloc_async(CUdeviceptr *ptr, size_t bytes, CUmemoryPool pool, CUstream stream, bool per_thread,
+						CUresult *status);
+bool devmem_free_async(CUdeviceptr ptr, CUstream stream, bool per_thread, CUresult *status);
+/* Before the real cuStreamDestroy. */
+void devmem_stream_gone(CUstream stream);
+
+#endif
