@@ -82,13 +82,6 @@ static void is_not_in_a_child(void **state)
 static void is_null_without_address_space(void **state)
 {
 	(void)state;
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-	skip();
-#elif defined(__has_feature)
-#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
-	skip();
-#endif
-#endif
 	struct rlimit old, none;
 	assert_int_equal(getrlimit(RLIMIT_AS, &old), 0);
 	unsigned long before = vm_pages();
