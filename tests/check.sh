@@ -1,7 +1,8 @@
 #!/bin/bash
 # Everything that needs no GPU (run by `make check`): builds with gcc and clang, tests, product
 # gates, sanitizers, valgrind, style and documentation. One line a test; the last line
-# counts them. What could not run on this machine is counted as skipped, never as passed.
+# counts them. What could not run on this machine is counted as skipped, never as passed; so is
+# a single skipped case of a program that passed.
 set -u
 cd "$(dirname "$0")/.." || exit 1
 

@@ -6,12 +6,14 @@
 # WHAT is a suite (unit, sim, preload, gpu, soak) or the name of one test, e.g. test_options.
 #   -v  show the output of passing tests too
 #   -l  text put before the names, e.g. "asan"
-#   -r  append "pass|fail|skip NAME" lines to FILE and leave the closing line to the caller
+#   -r  append "pass|fail|skip NAME[: CASE]" lines to FILE and leave the closing line to the caller
 #   -t  time limit of one test (default 120; x4 under a sanitizer)
 #   -w  command put before unit test programs, e.g. "valgrind -q"
 #
 # A test exits with 0 (passed), 77 (skipped) or anything else (failed). The end of
-# a failing test's output is shown. Environment: BUILD (build directory), SAN.
+# a failing test's output is shown. Each case that a passing cmocka program skipped has a line
+# of its own and counts as one skipped test; a program that skipped every case counts as
+# skipped, too. Environment: BUILD (build directory), SAN.
 set -u
 cd "$(dirname "$0")/.." || exit 1
 
@@ -38,8 +40,9 @@ if [ -z "$limit" ]; then
 	limit=120
 	[ -z "$SAN" ] || limit=480
 fi
-# Only what a test asks for is in its environment: TURBO_* are options of what it runs.
-for name in $(compgen -e TURBO) LD_PRELOAD LD_LIBRARY_PATH; do
+# Only what a test asks for is in its environment: TURBO_* are options of what it runs, CMOCKA_*
+# would hide its skipped cases.
+for name in $(compgen -e TURBO) $(compgen -e CMOCKA) LD_PRELOAD LD_LIBRARY_PATH; do
 	unset "$name"
 done
 own_results=
@@ -76,20 +79,50 @@ int main(int argc, char **argv)
 	done
 fi
 
-# report NAME STATUS SECONDS: one line, and the output when it matters.
+# What came of a test that exited with 0: "pass", or "skip" when it skipped every case; then
+# "CASE[: REASON]" for each skipped case. cmocka names these twice: at the end of the case, where
+# the line before is the reason, and in the closing list, which is the one that counts.
+outcome()
+{
+	awk '
+	/\[ RUN      \] / { said = ""; next }
+	/^\[  PASSED  \] [0-9]+ test\(s\)/ { passed += $4 }
+	match($0, /\[  SKIPPED \] /) {
+		name = substr($0, RSTART + RLENGTH)
+		if (name ~ /^[0-9]+ test\(s\), listed below:$/)
+			listed = name + 0
+		else if (listed-- > 0)
+			skipped = skipped name (reason[name] == "" ? "" : ": " reason[name]) "\n"
+		else
+			reason[name] = RSTART > 1 ? substr($0, 1, RSTART - 1) : said
+		next
+	}
+	{ said = $0 }
+	END { printf "%s\n%s", skipped != "" && !passed ? "skip" : "pass", skipped }' "$log"
+}
+
+# report NAME STATUS SECONDS: one line, one for each skipped case, and the output when it matters.
 report()
 {
-	local name=$1 status=$2 seconds=$3 word
+	local name=$1 status=$2 seconds=$3 word why= one cases=()
 	case $status in
-	0) word=pass ;;
-	77) word=skip ;;
+	0)
+		mapfile -t cases < <(outcome)
+		word=${cases[0]:-fail} cases=("${cases[@]:1}")
+		why='every case'
+		;;
+	77) word=skip why=$(tail -n 1 "$log") ;;
 	124 | 137) word=fail && echo "time limit of $limit s exceeded" >>"$log" ;;
 	*) word=fail && echo "exit status $status" >>"$log" ;;
 	esac
 	echo "$word $name" >>"$results"
 	printf '%-4s  %s (%s s)' "$word" "${label:+$label }$name" "$seconds"
-	[ $word != skip ] || printf ': %s' "$(tail -n 1 "$log")"
+	[ $word != skip ] || printf ': %s' "$why"
 	printf '\n'
+	for one in "${cases[@]}"; do
+		echo "skip $name: $one" >>"$results"
+		printf 'skip  %s: %s\n' "${label:+$label }$name" "$one"
+	done
 	if [ -n "$verbose" ]; then
 		sed 's/^/      | /' "$log"
 	elif [ $word = fail ]; then

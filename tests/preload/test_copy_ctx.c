@@ -177,7 +177,7 @@ static void a_primary_context_is_reset(void **state)
 {
 	(void)state;
 	if (fx.devices < 2)
-		skip();
+		copy_skip("needs two devices");
 	struct live before = live_now();
 	for (uint32_t i = 0; i < 6; i++) {
 		CUcontext ctx;

@@ -113,7 +113,7 @@ static void two_devices(void **state)
 {
 	(void)state;
 	if (fx.devices < 2)
-		skip();
+		copy_skip("needs two devices");
 	CUcontext second;
 	OK(cu.cuDevicePrimaryCtxRetain(&second, 1));
 	struct task t[THREADS];
@@ -152,7 +152,7 @@ static void a_stream_of_another_context(void **state)
 	(void)state;
 	const size_t n = EARLY_BYTES;
 	if (fx.devices < 2)
-		skip();
+		copy_skip("needs two devices");
 	CUcontext second;
 	CUstream s;
 	OK(cu.cuDevicePrimaryCtxRetain(&second, 1));

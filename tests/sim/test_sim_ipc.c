@@ -331,8 +331,10 @@ static int descriptors(void)
 static void waits_survive_the_event(void **state)
 {
 	(void)state;
-	if (!simulated)
+	if (!simulated) {
+		print_message("needs the simulated driver\n");
 		skip();
+	}
 	CUipcEventHandle handle;
 	CUevent e = import(&handle), again = NULL;
 	ok(ask(HOLD));
@@ -353,8 +355,10 @@ static void waits_survive_the_event(void **state)
 static void a_killed_process_ends_the_waits(void **state)
 {
 	(void)state;
-	if (!simulated)
+	if (!simulated) {
+		print_message("needs the simulated driver\n");
 		skip();
+	}
 	CUipcEventHandle handle;
 	CUevent e = import(&handle), again = NULL;
 	int status;

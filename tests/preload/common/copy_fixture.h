@@ -63,6 +63,8 @@ int copy_end_passed(void **state);
 #define STAGED(f) cmocka_unit_test_setup_teardown(f, copy_begin, copy_end_staged)
 #define PASSED(f) cmocka_unit_test_setup_teardown(f, copy_begin, copy_end_passed)
 #define EITHER(f) cmocka_unit_test_setup_teardown(f, copy_begin, copy_end)
+/* Skips the test that calls it, for the reason given; its end then asks for no staged copy. */
+void copy_skip(const char *why);
 /* Copies staged so far, both directions. */
 uint64_t copy_staged(void);
 
