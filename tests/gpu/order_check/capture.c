@@ -27,7 +27,7 @@ static void note(const char *mode, const char *what, CUresult r)
 {
 	char key[64];
 	snprintf(key, sizeof(key), "%s.%s", mode, what);
-	order_note_status(key, r);
+	case_note_status(key, r);
 }
 
 /* Replays `graph` with a source that was rewritten after the capture: a copy node keeps the
@@ -66,7 +66,7 @@ static const char *capture_of_copies(void)
 	NEED(cuGraphInstantiateWithFlags);
 	unsigned char *p = malloc(N);
 	if (!p)
-		return order_skip("no memory");
+		return case_skip("no memory");
 	const char *why = NULL;
 	for (size_t m = 0; m < MODES && !why; m++)
 		why = copy_in_capture(p, m);
@@ -74,7 +74,7 @@ static const char *capture_of_copies(void)
 		pattern_fill(p, N, 80);
 		CUresult r = cu.cuMemcpyHtoDAsync_v2(fx.buf, p, N, fx.a);
 		memset(p, 0xA5, N);
-		why = r ? order_fail("%s", cuda_dl_error(r)) : device_is_pattern(fx.buf, N, 80);
+		why = r ? case_fail("%s", cuda_dl_error(r)) : device_is_pattern(fx.buf, N, 80);
 	}
 	free(p);
 	return why;
@@ -88,7 +88,7 @@ static const char *capture_joined_stream(void)
 	CUgraph graph = NULL;
 	unsigned char *p = malloc(N);
 	if (!p)
-		return order_skip("no memory");
+		return case_skip("no memory");
 	pattern_fill(p, N, 1);
 	TRY(cu.cuEventCreate(&fork_event, CU_EVENT_DISABLE_TIMING));
 	TRY(cu.cuEventCreate(&join_event, CU_EVENT_DISABLE_TIMING));
@@ -101,9 +101,9 @@ static const char *capture_joined_stream(void)
 	if (joined == CUDA_SUCCESS)
 		joined = cu.cuStreamWaitEvent(fx.a, join_event, 0);
 	CUresult ended = cu.cuStreamEndCapture(fx.a, &graph);
-	order_note_status("copy", copied);
-	order_note_status("join", joined);
-	order_note_status("end", ended);
+	case_note_status("copy", copied);
+	case_note_status("join", joined);
+	case_note_status("end", ended);
 	const char *why = NULL;
 	if (copied == CUDA_SUCCESS && joined == CUDA_SUCCESS && ended == CUDA_SUCCESS)
 		why = replay_reads_anew(graph, p, 90);
@@ -162,7 +162,7 @@ static const char *copy_beside_capture(size_t m, enum form f, unsigned char *p)
 		STEP(device_write_pattern(fx.buf, N, seed));
 	pthread_barrier_init(&o.barrier, NULL, 2);
 	if (pthread_create(&t, NULL, other_main, &o))
-		return order_skip("no thread");
+		return case_skip("no thread");
 	pthread_barrier_wait(&o.barrier);
 	CUresult r = copy_form(f, p);
 	if (h2d)
@@ -178,8 +178,8 @@ static const char *copy_beside_capture(size_t m, enum form f, unsigned char *p)
 	if (o.graph)
 		cu.cuGraphDestroy(o.graph);
 	if (off >= 0)
-		return order_fail("%s beside a %s capture: host byte %lld", form_names[f], modes[m].name,
-						  (long long)off);
+		return case_fail("%s beside a %s capture: host byte %lld", form_names[f], modes[m].name,
+						 (long long)off);
 	if (r == CUDA_SUCCESS && h2d)
 		return device_is_pattern(fx.buf, N, seed);
 	return NULL;
@@ -189,7 +189,7 @@ static const char *capture_in_other_thread(void)
 {
 	unsigned char *p = malloc(N);
 	if (!p)
-		return order_skip("no memory");
+		return case_skip("no memory");
 	const char *why = NULL;
 	for (size_t m = 0; m < MODES && !why; m++)
 		for (enum form f = 0; f < FORMS && !why; f++)
@@ -198,7 +198,7 @@ static const char *capture_in_other_thread(void)
 	return why;
 }
 
-const struct order_case capture_cases[] = {
+const struct gpu_case capture_cases[] = {
 	{"capture_of_copies", capture_of_copies},
 	{"capture_joined_stream", capture_joined_stream},
 	{"capture_in_other_thread", capture_in_other_thread},

@@ -26,22 +26,22 @@ static const char *wrong_arguments(void)
 	CUdeviceptr small = 0;
 	unsigned char *p = block_new(1);
 	if (!p)
-		return order_skip("no memory");
+		return case_skip("no memory");
 	TRY(cu.cuMemcpyHtoD_v2(fx.buf, p, N)); /* a good one first: staging is set up */
-	order_note_status("h2d_zero_bytes", cu.cuMemcpyHtoD_v2(fx.buf, p, 0));
-	order_note_status("h2d_null_device", cu.cuMemcpyHtoD_v2(0, p, N));
-	order_note_status("h2d_async_null_device", cu.cuMemcpyHtoDAsync_v2(0, p, N, fx.a));
-	order_note_status("d2h_null_device", cu.cuMemcpyDtoH_v2(p, 0, N));
+	case_note_status("h2d_zero_bytes", cu.cuMemcpyHtoD_v2(fx.buf, p, 0));
+	case_note_status("h2d_null_device", cu.cuMemcpyHtoD_v2(0, p, N));
+	case_note_status("h2d_async_null_device", cu.cuMemcpyHtoDAsync_v2(0, p, N, fx.a));
+	case_note_status("d2h_null_device", cu.cuMemcpyDtoH_v2(p, 0, N));
 	TRY(cu.cuMemAlloc_v2(&small, 2 * MIB));
-	order_note_status("h2d_past_the_end", cu.cuMemcpyHtoD_v2(small + 1 * MIB, p, N));
-	order_note_status("d2h_past_the_end", cu.cuMemcpyDtoHAsync_v2(p, small + 1 * MIB, N, fx.a));
+	case_note_status("h2d_past_the_end", cu.cuMemcpyHtoD_v2(small + 1 * MIB, p, N));
+	case_note_status("d2h_past_the_end", cu.cuMemcpyDtoHAsync_v2(p, small + 1 * MIB, N, fx.a));
 	TRY(cu.cuMemFree_v2(small));
 	TRY(cu.cuMemAlloc_v2(&small, 40 * MIB));
 	TRY(cu.cuMemFree_v2(small));
-	order_note_status("h2d_freed", cu.cuMemcpyHtoDAsync_v2(small, p, N, fx.a));
+	case_note_status("h2d_freed", cu.cuMemcpyHtoDAsync_v2(small, p, N, fx.a));
 	TRY(cu.cuCtxSetCurrent(NULL));
-	order_note_status("h2d_no_context", cu.cuMemcpyHtoD_v2(fx.buf, p, N));
-	order_note_status("d2h_no_context", cu.cuMemcpyDtoHAsync_v2(p, fx.buf, N, NULL));
+	case_note_status("h2d_no_context", cu.cuMemcpyHtoD_v2(fx.buf, p, N));
+	case_note_status("d2h_no_context", cu.cuMemcpyDtoHAsync_v2(p, fx.buf, N, NULL));
 	TRY(cu.cuCtxSetCurrent(fx.ctx));
 	pattern_fill(p, N, 2);
 	TRY(cu.cuMemcpyHtoD_v2(fx.buf, p, N)); /* and a good one still works */
@@ -60,20 +60,20 @@ static const char *source_stays_pageable(void)
 	unsigned type = 0;
 	unsigned char *p = block_new(1);
 	if (!p)
-		return order_skip("no memory");
+		return case_skip("no memory");
 	for (int i = 0; i < 20; i++) {
 		TRY(cu.cuMemcpyHtoDAsync_v2(fx.buf, p, N, fx.a));
 		TRY(cu.cuMemcpyDtoHAsync_v2(p, fx.buf, N, fx.a));
 	}
 	CUresult before = memory_type(p, &type);
-	order_note_status("memory_type", before);
+	case_note_status("memory_type", before);
 	CUresult registered = cu.cuMemHostRegister_v2(p, N, 0);
-	order_note_status("register", registered);
+	case_note_status("register", registered);
 	if (registered == CUDA_SUCCESS)
 		TRY(cu.cuMemHostUnregister(p));
 	free(p);
 	if (before == CUDA_SUCCESS && type == CU_MEMORYTYPE_HOST)
-		return order_fail("the driver knows the source as pinned memory");
+		return case_fail("the driver knows the source as pinned memory");
 	return NULL;
 }
 
@@ -82,7 +82,7 @@ static const char *registered_by_the_program(void)
 {
 	unsigned char *p = block_new(1);
 	if (!p)
-		return order_skip("no memory");
+		return case_skip("no memory");
 	for (uint32_t i = 0; i < 4; i++) {
 		TRY(cu.cuMemHostRegister_v2(p, N, 0));
 		pattern_fill(p, N, 10 + i);
@@ -91,7 +91,7 @@ static const char *registered_by_the_program(void)
 		TRY(cu.cuMemcpyHtoDAsync_v2(fx.buf, p, N, fx.a));
 		double ms = (double)(now_ns() - started) / 1e6;
 		if (ms > 60)
-			return order_fail("a registered source: the call waited %.1f ms", ms);
+			return case_fail("a registered source: the call waited %.1f ms", ms);
 		STEP(device_is_pattern(fx.buf, N, 10 + i));
 		TRY(cu.cuMemHostUnregister(p));
 		pattern_fill(p, N, 20 + i);
@@ -108,12 +108,12 @@ static const char *across_a_registration(void)
 {
 	unsigned char *p = block_new(3);
 	if (!p)
-		return order_skip("no memory");
+		return case_skip("no memory");
 	const size_t half = N / 2;
 	for (int upper = 0; upper < 2; upper++) {
 		TRY(cu.cuMemHostRegister_v2(p + (upper ? half : 0), half, 0));
 		CUresult r = cu.cuMemcpyHtoD_v2(fx.buf, p, N);
-		order_note_status(upper ? "upper_half" : "lower_half", r);
+		case_note_status(upper ? "upper_half" : "lower_half", r);
 		if (r == CUDA_SUCCESS)
 			STEP(device_is_pattern(fx.buf, N, 3));
 		TRY(cu.cuCtxSynchronize());
@@ -161,18 +161,18 @@ static const char *repair_one(bool h2d)
 	if (!h2d)
 		STEP(device_write_pattern(fx.buf, N, 15));
 	if (mprotect(repair_base, N, PROT_NONE))
-		return order_skip("no mprotect");
+		return case_skip("no mprotect");
 	repaired = 0;
 	if (h2d)
 		TRY(cu.cuMemcpyHtoDAsync_v2(fx.buf, repair_base, N, fx.a));
 	else
 		TRY(cu.cuMemcpyDtoHAsync_v2(repair_base, fx.buf, N, fx.a));
-	order_info(h2d ? "h2d_faults" : "d2h_faults", repaired);
+	case_info(h2d ? "h2d_faults" : "d2h_faults", repaired);
 	mprotect(repair_base, N, PROT_READ | PROT_WRITE);
 	if (h2d)
 		return device_is_pattern(fx.buf, N, 14);
 	int64_t off = pattern_check(repair_base, N, 15);
-	return off < 0 ? NULL : order_fail("host byte %lld is wrong", (long long)off);
+	return off < 0 ? NULL : case_fail("host byte %lld is wrong", (long long)off);
 }
 
 static const char *with_repair(bool h2d)
@@ -180,7 +180,7 @@ static const char *with_repair(bool h2d)
 	struct sigaction act = {.sa_sigaction = repair, .sa_flags = SA_SIGINFO}, old;
 	repair_base = pages_new(N);
 	if (!repair_base)
-		return order_skip("no memory");
+		return case_skip("no memory");
 	sigaction(SIGSEGV, &act, &old);
 	const char *why = repair_one(h2d);
 	sigaction(SIGSEGV, &old, NULL);
@@ -198,7 +198,7 @@ static const char *destination_repaired_by_handler(void)
 	return with_repair(false);
 }
 
-const struct order_case fault_cases[] = {
+const struct gpu_case fault_cases[] = {
 	{"wrong_arguments", wrong_arguments},
 	{"source_stays_pageable", source_stays_pageable},
 	{"registered_by_the_program", registered_by_the_program},

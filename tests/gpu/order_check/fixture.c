@@ -4,63 +4,13 @@
 #include "order.h"
 
 #include <pthread.h>
-#include <stdarg.h>
-#include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
-
-#include "tests/gpu/kernels_ptx.h"
 
 #define CHUNK (16 * MIB)
 
 struct order_fixture fx;
 static unsigned char *chunk; /* pinned, so that copies through it are never staged */
-
-const char *order_fail(const char *fmt, ...)
-{
-	static __thread char text[512];
-	va_list ap;
-	va_start(ap, fmt);
-	vsnprintf(text, sizeof(text), fmt, ap);
-	va_end(ap);
-	return text;
-}
-
-const char *order_skip(const char *fmt, ...)
-{
-	static __thread char text[512] = "skip: ";
-	va_list ap;
-	va_start(ap, fmt);
-	vsnprintf(text + 6, sizeof(text) - 6, fmt, ap);
-	va_end(ap);
-	return text;
-}
-
-void order_note(const char *key, const char *value)
-{
-	printf("note %s %s %s\n", order_case_name(), key, value);
-}
-
-void order_note_status(const char *key, CUresult r)
-{
-	order_note(key, r == CUDA_SUCCESS ? "CUDA_SUCCESS" : cuda_dl_error(r));
-}
-
-void order_info(const char *key, double value)
-{
-	printf("info %s %s %.2f\n", order_case_name(), key, value);
-}
-
-static const char *load_kernels(void)
-{
-	TRY(cu.cuModuleLoadData(&fx.module, kernels_ptx));
-	TRY(cu.cuModuleGetFunction(&fx.fill32, fx.module, "fill32"));
-	TRY(cu.cuModuleGetFunction(&fx.add32, fx.module, "add32"));
-	TRY(cu.cuModuleGetFunction(&fx.copy, fx.module, "copy"));
-	TRY(cu.cuModuleGetFunction(&fx.spin_us, fx.module, "spin_us"));
-	TRY(cu.cuModuleGetFunction(&fx.spin_flag, fx.module, "spin_flag"));
-	return NULL;
-}
 
 /* The driver may load a kernel at its first launch, and wait for the device to do so: not
  * something to meet while another kernel spins. */
@@ -82,7 +32,8 @@ const char *fixture_open(void)
 	TRY(cu.cuDeviceGet(&fx.dev, 0));
 	TRY(cu.cuDevicePrimaryCtxRetain(&fx.ctx, fx.dev));
 	TRY(cu.cuCtxSetCurrent(fx.ctx));
-	STEP(load_kernels());
+	STEP(kernels_load(&fx.kernels));
+	kernels_current = &fx.kernels;
 	TRY(cu.cuStreamCreate(&fx.a, CU_STREAM_DEFAULT));
 	TRY(cu.cuStreamCreate(&fx.b, CU_STREAM_DEFAULT));
 	TRY(cu.cuStreamCreate(&fx.nb, CU_STREAM_NON_BLOCKING));
@@ -104,45 +55,15 @@ void fixture_close(void)
 	cu.cuStreamDestroy_v2(fx.a);
 	cu.cuStreamDestroy_v2(fx.b);
 	cu.cuStreamDestroy_v2(fx.nb);
-	cu.cuModuleUnload(fx.module);
+	cu.cuModuleUnload(fx.kernels.module);
 	cu.cuMemFreeHost(chunk);
 	cu.cuMemFreeHost(fx.flag);
 	cu.cuDevicePrimaryCtxRelease_v2(fx.dev);
 }
 
-static CUresult launch(CUfunction f, CUstream s, bool one_thread, void **args)
-{
-	unsigned blocks = one_thread ? 1 : 256, threads = one_thread ? 1 : 256;
-	return cu.cuLaunchKernel(f, blocks, 1, 1, threads, 1, 1, 0, s, args, NULL);
-}
-
-CUresult launch_fill(CUstream s, CUdeviceptr p, size_t n, uint32_t value)
-{
-	uint64_t words = n;
-	return launch(fx.fill32, s, false, (void *[]){&p, &words, &value});
-}
-
-CUresult launch_add(CUstream s, CUdeviceptr p, size_t n, uint32_t value)
-{
-	uint64_t words = n;
-	return launch(fx.add32, s, false, (void *[]){&p, &words, &value});
-}
-
-CUresult launch_copy(CUstream s, CUdeviceptr dst, CUdeviceptr src, size_t bytes)
-{
-	uint64_t n = bytes;
-	return launch(fx.copy, s, false, (void *[]){&dst, &src, &n});
-}
-
-CUresult launch_spin(CUstream s, unsigned ms)
-{
-	uint64_t us = (uint64_t)ms * 1000;
-	return launch(fx.spin_us, s, true, (void *[]){&us});
-}
-
 CUresult launch_spin_flag(CUstream s)
 {
-	return launch(fx.spin_flag, s, true, (void *[]){&fx.flag_dev});
+	return launch_spin_on(s, fx.flag_dev);
 }
 
 const char *device_read(void *to, CUdeviceptr p, size_t n)
@@ -164,7 +85,7 @@ const char *device_is_pattern(CUdeviceptr p, size_t n, uint32_t seed)
 		TRY(cu.cuMemcpyDtoH_v2(chunk, p + at, part));
 		int64_t off = pattern_check_from(chunk, at / 4, part, seed);
 		if (off >= 0)
-			return order_fail("device byte %zu of %zu is wrong", at + (size_t)off, n);
+			return case_fail("device byte %zu of %zu is wrong", at + (size_t)off, n);
 	}
 	return NULL;
 }
@@ -177,7 +98,7 @@ const char *device_is_word(CUdeviceptr p, size_t n, uint32_t word)
 		TRY(cu.cuMemcpyDtoH_v2(chunk, p + at, part));
 		for (size_t i = 0; i + 4 <= part; i += 4)
 			if (memcmp(chunk + i, &word, 4))
-				return order_fail("device byte %zu of %zu is wrong", at + i, n);
+				return case_fail("device byte %zu of %zu is wrong", at + i, n);
 	}
 	return NULL;
 }

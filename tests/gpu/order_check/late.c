@@ -24,14 +24,14 @@ static const char *check_late(CUdeviceptr p)
 	const char *why = NULL;
 	uint32_t *got = malloc(N);
 	if (!got)
-		return order_skip("no memory");
+		return case_skip("no memory");
 	why = device_read(got, p, N);
 	for (size_t i = 0; !why && i < EARLY_BYTES / 4; i++)
 		if (got[i] != pattern_word(i, OLD) && got[i] != pattern_word(i, NEW))
-			why = order_fail("device word %zu is neither the old nor the new one", i);
+			why = case_fail("device word %zu is neither the old nor the new one", i);
 	int64_t off = why ? -1 : pattern_check_from(got + EARLY_BYTES / 4, EARLY_BYTES / 4, N - EARLY_BYTES, NEW);
 	if (off >= 0)
-		why = order_fail("device byte %zu was read before the copy's turn", EARLY_BYTES + (size_t)off);
+		why = case_fail("device byte %zu was read before the copy's turn", EARLY_BYTES + (size_t)off);
 	free(got);
 	return why;
 }
@@ -41,7 +41,7 @@ static const char *with_late(CUstream s, struct late *l, const char *(*hold)(CUs
 {
 	*l = (struct late){.block = pages_new(N), .bytes = N, .seed = NEW, .raise = true};
 	if (!l->block)
-		return order_skip("no memory");
+		return case_skip("no memory");
 	pattern_fill(l->block, N, OLD);
 	__atomic_store_n(fx.flag, 0, __ATOMIC_RELEASE);
 	TRY(cu.cuMemsetD8_v2(fx.buf, 0, N));
@@ -50,7 +50,7 @@ static const char *with_late(CUstream s, struct late *l, const char *(*hold)(CUs
 	if (!why) {
 		CUresult r = cu.cuMemcpyHtoDAsync_v2(fx.buf, l->block, N, s);
 		if (r != CUDA_SUCCESS)
-			why = order_fail("%s", cuda_dl_error(r));
+			why = case_fail("%s", cuda_dl_error(r));
 	}
 	if (l->thread)
 		late_join(l);
@@ -114,7 +114,7 @@ static const char *graph_host_node(void)
 	CUgraphExec exec;
 	struct late l = {.block = pages_new(N), .bytes = N, .seed = NEW};
 	if (!l.block)
-		return order_skip("no memory");
+		return case_skip("no memory");
 	TRY(cu.cuStreamBeginCapture_v2(fx.a, CU_STREAM_CAPTURE_MODE_THREAD_LOCAL));
 	TRY(cu.cuLaunchHostFunc(fx.a, write_late, &l));
 	TRY(cu.cuStreamEndCapture(fx.a, &graph));
@@ -132,7 +132,7 @@ static const char *graph_host_node(void)
 static const char *hold_wait_value(CUstream s, struct late *l)
 {
 	TRY(cu.cuStreamWaitValue32_v2(s, fx.flag_dev, 1, CU_STREAM_WAIT_VALUE_EQ));
-	return late_start(l) ? NULL : order_skip("no thread");
+	return late_start(l) ? NULL : case_skip("no thread");
 }
 
 static const char *wait_value(void)
@@ -144,7 +144,7 @@ static const char *wait_value(void)
 static const char *hold_spin_flag(CUstream s, struct late *l)
 {
 	TRY(launch_spin_flag(s));
-	return late_start(l) ? NULL : order_skip("no thread");
+	return late_start(l) ? NULL : case_skip("no thread");
 }
 
 static const char *kernel_spins_on_flag(void)
@@ -157,7 +157,7 @@ static const char *synchronous_behind_flag(void)
 {
 	struct late l = {.block = pages_new(N), .bytes = N, .seed = NEW, .raise = true};
 	if (!l.block)
-		return order_skip("no memory");
+		return case_skip("no memory");
 	pattern_fill(l.block, N, OLD);
 	STEP(hold_spin_flag(fx.a, &l));
 	CUresult r = cu.cuMemcpyHtoD_v2(fx.buf, l.block, N);
@@ -188,13 +188,13 @@ static const char *ipc_child(unsigned char *block, int in, int out)
 	TRY(cu.cuEventRecord(e, fx.nb));
 	page->supported = cu.cuIpcGetEventHandle(&page->handle, e) == CUDA_SUCCESS;
 	if (write(out, &byte, 1) != 1 || read(in, &byte, 1) != 1)
-		return order_fail("the first process is gone");
+		return case_fail("the first process is gone");
 	sleep_ms(LATE_MS);
 	pattern_fill(block, N, NEW);
 	__atomic_store_n(fx.flag, 1, __ATOMIC_RELEASE);
 	TRY(cu.cuStreamSynchronize(fx.nb));
 	if (read(in, &byte, 1) != 1) /* until the first process has finished with the event */
-		return order_fail("the first process is gone");
+		return case_fail("the first process is gone");
 	TRY(cu.cuEventDestroy_v2(e));
 	fixture_close();
 	return NULL;
@@ -229,7 +229,7 @@ static pid_t spawn_ipc_child(int fd, int in, int out)
 	if (pid == 0) {
 		fcntl(in, F_SETFD, 0);
 		fcntl(out, F_SETFD, 0);
-		execl(fx.self, fx.self, "--ipc-child", text[0], text[1], text[2], (char *)NULL);
+		execl(case_self, case_self, "--ipc-child", text[0], text[1], text[2], (char *)NULL);
 		_exit(127);
 	}
 	return pid;
@@ -242,13 +242,13 @@ static const char *ipc_copy(unsigned char *block, int to, int from)
 	char byte = 'g';
 	struct ipc_page *page = (struct ipc_page *)(void *)(block + ipc_bytes() - 4096);
 	if (read(from, &byte, 1) != 1)
-		return order_fail("the other process did not get ready");
+		return case_fail("the other process did not get ready");
 	if (!page->supported)
-		return order_skip("no interprocess events here");
+		return case_skip("no interprocess events here");
 	TRY(cu.cuIpcOpenEventHandle(&e, page->handle));
 	TRY(cu.cuStreamWaitEvent(fx.a, e, 0));
 	if (write(to, &byte, 1) != 1)
-		return order_fail("the other process is gone");
+		return case_fail("the other process is gone");
 	TRY(cu.cuMemcpyHtoDAsync_v2(fx.buf, block, N, fx.a));
 	STEP(check_late(fx.buf));
 	TRY(cu.cuEventDestroy_v2(e));
@@ -264,27 +264,27 @@ static const char *ipc_event(void)
 	int fd = open(path, O_RDWR | O_CREAT | O_EXCL, 0600);
 	if (fd < 0 || unlink(path) || ftruncate(fd, (off_t)ipc_bytes()) || pipe2(to, O_CLOEXEC) ||
 		pipe2(from, O_CLOEXEC))
-		return order_skip("no shared memory or pipes");
+		return case_skip("no shared memory or pipes");
 	unsigned char *block = mmap(NULL, ipc_bytes(), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
 	if (block == MAP_FAILED)
-		return order_skip("no shared memory");
+		return case_skip("no shared memory");
 	pattern_fill(block, N, OLD);
 	pid_t pid = spawn_ipc_child(fd, to[0], from[1]);
 	close(to[0]);
 	close(from[1]);
 	close(fd);
-	const char *why = pid < 0 ? order_skip("no process") : ipc_copy(block, to[1], from[0]);
+	const char *why = pid < 0 ? case_skip("no process") : ipc_copy(block, to[1], from[0]);
 	if (write(to[1], "e", 1) != 1 && !why)
-		why = order_fail("the other process is gone");
+		why = case_fail("the other process is gone");
 	close(to[1]); /* an early failure here must not leave it waiting */
 	close(from[0]);
 	if (pid > 0 && waitpid(pid, &status, 0) == pid && status && !why)
-		why = order_fail("the other process ends with status %d", status);
+		why = case_fail("the other process ends with status %d", status);
 	munmap(block, ipc_bytes());
 	return why;
 }
 
-const struct order_case late_cases[] = {
+const struct gpu_case late_cases[] = {
 	{"host_callback_writes_source", host_callback_writes_source},
 	{"callback_behind_event", callback_behind_event},
 	{"graph_host_node", graph_host_node},

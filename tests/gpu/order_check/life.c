@@ -18,7 +18,7 @@ static const char *copy_here(uint32_t seed)
 	CUdeviceptr block;
 	unsigned char *p = malloc(N);
 	if (!p)
-		return order_skip("no memory");
+		return case_skip("no memory");
 	TRY(cu.cuMemAlloc_v2(&block, N));
 	pattern_fill(p, N, seed);
 	TRY(cu.cuMemcpyHtoDAsync_v2(block, p, N, NULL));
@@ -27,7 +27,7 @@ static const char *copy_here(uint32_t seed)
 	int64_t off = pattern_check(p, N, seed);
 	free(p);
 	TRY(cu.cuMemFree_v2(block));
-	return off < 0 ? NULL : order_fail("byte %lld is wrong", (long long)off);
+	return off < 0 ? NULL : case_fail("byte %lld is wrong", (long long)off);
 }
 
 static const char *two_contexts(void)
@@ -68,7 +68,7 @@ static const char *contexts_in_threads(void)
 		pthread_t t[2];
 		if (pthread_create(&t[0], NULL, copy_in_thread, fx.ctx) ||
 			pthread_create(&t[1], NULL, copy_in_thread, second))
-			return order_skip("no thread");
+			return case_skip("no thread");
 		for (int k = 0; k < 2; k++) {
 			void *result;
 			pthread_join(t[k], &result);
@@ -78,7 +78,7 @@ static const char *contexts_in_threads(void)
 	}
 	TRY(cu.cuCtxDestroy_v2(second));
 	TRY(cu.cuCtxSetCurrent(fx.ctx));
-	const char *text = why ? order_fail("%s", why) : NULL;
+	const char *text = why ? case_fail("%s", why) : NULL;
 	free(why);
 	return text;
 }
@@ -123,7 +123,7 @@ static const char *forked_child(void)
 {
 	unsigned char *p = malloc(N);
 	if (!p)
-		return order_skip("no memory");
+		return case_skip("no memory");
 	for (uint32_t i = 0; i < 3; i++) {
 		STEP(copy_here(i));
 		fflush(stdout);
@@ -132,12 +132,12 @@ static const char *forked_child(void)
 			_exit(child_copies(p));
 		int status = 0;
 		if (pid < 0 || waitpid(pid, &status, 0) != pid)
-			return order_skip("no child");
+			return case_skip("no child");
 		if (!WIFEXITED(status))
-			return order_fail("the child ends by signal %d", WTERMSIG(status));
+			return case_fail("the child ends by signal %d", WTERMSIG(status));
 		char text[32];
 		snprintf(text, sizeof(text), "%d", WEXITSTATUS(status));
-		order_note("child_answer", text);
+		case_note("child_answer", text);
 		STEP(copy_here(10 + i));
 	}
 	free(p);
@@ -162,7 +162,7 @@ static const char *fork_while_copying(void)
 	void *result;
 	churning = 1;
 	if (pthread_create(&t, NULL, churn_main, fx.ctx))
-		return order_skip("no thread");
+		return case_skip("no thread");
 	const char *why = NULL;
 	for (int i = 0; i < 12 && !why; i++) {
 		sleep_ms(5);
@@ -174,19 +174,19 @@ static const char *fork_while_copying(void)
 		}
 		int status = 0;
 		if (pid < 0 || waitpid(pid, &status, 0) != pid)
-			why = order_skip("no child");
+			why = case_skip("no child");
 		else if (status)
-			why = order_fail("a child ends with status %d", status);
+			why = case_fail("a child ends with status %d", status);
 	}
 	churning = 0;
 	pthread_join(t, &result);
 	if (!why && result)
-		why = order_fail("%s", (char *)result);
+		why = case_fail("%s", (char *)result);
 	free(result);
 	return why;
 }
 
-const struct order_case life_cases[] = {
+const struct gpu_case life_cases[] = {
 	{"forked_child", forked_child},
 	{"fork_while_copying", fork_while_copying},
 	{"two_contexts", two_contexts},

@@ -35,7 +35,7 @@ static const char *worker_run(struct worker *w)
 		uint32_t seed = w->index * 1000 + i;
 		unsigned char *p = malloc(n + shift);
 		if (!p)
-			return order_skip("no memory");
+			return case_skip("no memory");
 		pattern_fill(p + shift, n, seed);
 		TRY(cu.cuMemcpyHtoDAsync_v2(block, p + shift, n, s));
 		memset(p, 0xA5, n + shift);
@@ -43,7 +43,7 @@ static const char *worker_run(struct worker *w)
 		int64_t off = pattern_check(p + shift, n, seed);
 		free(p);
 		if (off >= 0)
-			return order_fail("thread %u, copy %u: byte %lld of %zu", w->index, i, (long long)off, n);
+			return case_fail("thread %u, copy %u: byte %lld of %zu", w->index, i, (long long)off, n);
 	}
 	TRY(cu.cuMemFree_v2(block));
 	TRY(cu.cuStreamDestroy_v2(s));
@@ -66,16 +66,16 @@ static const char *many_threads(void)
 	uint64_t started = now_ns();
 	for (uint32_t i = 0; i < THREADS; i++) {
 		workers[i].index = i;
-		workers[i].random = random_next(&fx.random) | 1;
+		workers[i].random = random_next(&case_random) | 1;
 		if (pthread_create(&workers[i].thread, NULL, worker_main, &workers[i]))
-			return order_skip("no thread");
+			return case_skip("no thread");
 	}
 	for (uint32_t i = 0; i < THREADS; i++)
 		pthread_join(workers[i].thread, NULL);
-	order_info("ms", (double)(now_ns() - started) / 1e6);
+	case_info("ms", (double)(now_ns() - started) / 1e6);
 	for (uint32_t i = 0; i < THREADS; i++)
 		if (workers[i].why[0])
-			return order_fail("%s", workers[i].why);
+			return case_fail("%s", workers[i].why);
 	return NULL;
 }
 
@@ -103,13 +103,13 @@ static const char *short_lived_threads(void)
 		for (uint32_t i = 0; i < 4; i++) {
 			w[i].index = i;
 			if (pthread_create(&w[i].thread, NULL, short_main, &w[i]))
-				return order_skip("no thread");
+				return case_skip("no thread");
 		}
 		for (uint32_t i = 0; i < 4; i++)
 			pthread_join(w[i].thread, NULL);
 		for (uint32_t i = 0; i < 4; i++) {
 			if (w[i].why[0])
-				return order_fail("%s", w[i].why);
+				return case_fail("%s", w[i].why);
 			STEP(device_is_pattern(fx.buf + i * 4 * MIB, 3 * MIB, i));
 		}
 	}
@@ -139,12 +139,12 @@ static const char *blocked_copy_blocks_nobody(void)
 	struct flag_timer timer;
 	unsigned char *p = malloc(8 * MIB);
 	if (!p)
-		return order_skip("no memory");
+		return case_skip("no memory");
 	TRY(launch_spin_flag(fx.nb));
 	if (!flag_timer_start(&timer, 3000))
-		return order_skip("no thread");
+		return case_skip("no thread");
 	if (pthread_create(&w.thread, NULL, blocked_main, &w))
-		return order_skip("no thread");
+		return case_skip("no thread");
 	sleep_ms(40);
 	uint64_t worst = 0;
 	CUresult r = CUDA_SUCCESS;
@@ -163,14 +163,14 @@ static const char *blocked_copy_blocks_nobody(void)
 	bool held_up = flag_timer_stop(&timer);
 	pthread_join(w.thread, NULL);
 	free(p);
-	order_info("worst_ms", (double)worst / 1e6);
+	case_info("worst_ms", (double)worst / 1e6);
 	TRY(r);
 	if (w.why[0])
-		return order_fail("%s", w.why);
+		return case_fail("%s", w.why);
 	if (held_up)
-		return order_fail("copies of another thread waited for the blocked one");
+		return case_fail("copies of another thread waited for the blocked one");
 	if (!still_blocked)
-		return order_fail("the blocked copy returned before its turn");
+		return case_fail("the blocked copy returned before its turn");
 	STEP(device_is_pattern(fx.buf2, 8 * MIB, 4));
 	return device_is_pattern(fx.buf, 32 * MIB, 5);
 }
@@ -183,13 +183,13 @@ static const char *blocked_copy_blocks_nobody(void)
 /* Sizes spread over the powers of two up to 8 MiB, so that every path is taken. */
 static size_t random_size(void)
 {
-	size_t top = (size_t)1 << (2 + random_below(&fx.random, 22));
-	return 1 + random_below(&fx.random, top);
+	size_t top = (size_t)1 << (2 + random_below(&case_random, 22));
+	return 1 + random_below(&case_random, top);
 }
 
 static CUresult random_h2d(CUdeviceptr dst, const void *src, size_t n, CUstream s)
 {
-	switch (random_below(&fx.random, 3)) {
+	switch (random_below(&case_random, 3)) {
 	case 0: return cu.cuMemcpyHtoDAsync_v2(dst, src, n, s);
 	case 1: return cu.cuMemcpyAsync(dst, (CUdeviceptr)(uintptr_t)src, n, s);
 	default: return cu.cuMemcpyHtoD_v2(dst, src, n);
@@ -199,9 +199,9 @@ static CUresult random_h2d(CUdeviceptr dst, const void *src, size_t n, CUstream 
 static const char *random_step(uint32_t i, unsigned char *model, unsigned char *host, CUstream s)
 {
 	size_t n = random_size();
-	size_t at = random_below(&fx.random, MODEL_BYTES - n);
-	size_t shift = random_below(&fx.random, 128);
-	switch (random_below(&fx.random, 3)) {
+	size_t at = random_below(&case_random, MODEL_BYTES - n);
+	size_t shift = random_below(&case_random, 128);
+	switch (random_below(&case_random, 3)) {
 	case 0:
 		pattern_fill(host + shift, n, i);
 		TRY(random_h2d(fx.buf + at, host + shift, n, s));
@@ -219,7 +219,7 @@ static const char *random_step(uint32_t i, unsigned char *model, unsigned char *
 		memset(host + shift, 0xA5, n);
 		TRY(cu.cuMemcpyDtoHAsync_v2(host + shift, fx.buf + at, n, s));
 		if (memcmp(host + shift, model + at, n))
-			return order_fail("step %u: %zu bytes at %zu differ from the model", i, n, at);
+			return case_fail("step %u: %zu bytes at %zu differ from the model", i, n, at);
 		return NULL;
 	}
 }
@@ -232,13 +232,13 @@ static const char *random_copies(void)
 	CUstream last = fx.a;
 	CUevent e;
 	if (!model || !host)
-		return order_skip("no memory");
+		return case_skip("no memory");
 	TRY(cu.cuEventCreate(&e, CU_EVENT_DISABLE_TIMING));
 	memset(model, 0, MODEL_BYTES);
 	TRY(cu.cuMemsetD8_v2(fx.buf, 0, MODEL_BYTES));
 	TRY(cu.cuCtxSynchronize());
 	for (uint32_t i = 1; i <= STEPS && !why; i++) {
-		CUstream s = random_below(&fx.random, 4) ? last : streams[random_below(&fx.random, 5)];
+		CUstream s = random_below(&case_random, 4) ? last : streams[random_below(&case_random, 5)];
 		/* The synchronous form runs on the legacy stream, which fx.nb is not ordered with. */
 		TRY(cu.cuEventRecord(e, last));
 		TRY(cu.cuStreamWaitEvent(s, e, 0));
@@ -253,7 +253,7 @@ static const char *random_copies(void)
 	for (size_t at = 0; !why && at < MODEL_BYTES; at += 8 * MIB) {
 		why = device_read(host, fx.buf + at, 8 * MIB);
 		if (!why && memcmp(host, model + at, 8 * MIB))
-			why = order_fail("the device differs from the model at the end, near %zu", at);
+			why = case_fail("the device differs from the model at the end, near %zu", at);
 	}
 	TRY(cu.cuEventDestroy_v2(e));
 	free(model);
@@ -261,7 +261,7 @@ static const char *random_copies(void)
 	return why;
 }
 
-const struct order_case many_cases[] = {
+const struct gpu_case many_cases[] = {
 	{"many_threads", many_threads},
 	{"short_lived_threads", short_lived_threads},
 	{"blocked_copy_blocks_nobody", blocked_copy_blocks_nobody},

@@ -1,9 +1,7 @@
 /*
  * order.h - what the cases of order_check share.
  *
- * A case is one promise about copies, checked by its bytes. Cases run one after
- * the other in one process, on device 0; the same program runs bare, with
- * libturbo.so preloaded, and on a simulated driver.
+ * A case is one promise about copies, checked by its bytes, on device 0.
  */
 #ifndef TURBO_TEST_ORDER_H
 #define TURBO_TEST_ORDER_H
@@ -12,74 +10,34 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "tests/gpu/common/cases.h"
 #include "tests/gpu/common/cuda_dl.h"
+#include "tests/gpu/common/kernels.h"
 #include "tests/gpu/common/util.h"
 
 #define BUF_BYTES (96 * MIB)
 #define EARLY_BYTES (2 * MIB) /* the driver reads at most so much before a copy's turn */
 #define LATE_MS 60            /* how long late writers wait: far longer than any call takes */
 
-struct order_case {
-	const char *name;
-	/* NULL: kept; order_skip(...): could not be tried here; else why it failed. */
-	const char *(*run)(void);
-};
-
 /* Set up before each case: a device with a primary context, two streams and buffers. */
 struct order_fixture {
 	CUdevice dev;
 	CUcontext ctx;
-	CUmodule module;
-	CUfunction fill32, add32, copy, spin_us, spin_flag;
+	struct kernels kernels;
 	CUstream a, b;         /* ordered with the legacy default stream */
 	CUstream nb;           /* CU_STREAM_NON_BLOCKING */
 	CUdeviceptr buf, buf2; /* BUF_BYTES each */
 	uint32_t *flag;        /* mapped pinned word, 0 at the start of a case */
 	CUdeviceptr flag_dev;
-	uint64_t random;  /* state of random_next, from --seed */
-	const char *self; /* path of this program */
-	bool huge;        /* --huge: copies beyond 4 GiB too */
+	bool huge; /* --huge: copies beyond 4 GiB too */
 };
 extern struct order_fixture fx;
 
-/* main.c does this around each case; a case that resets the device opens it again itself. */
+/* Around each case; a case that resets the device opens it again itself. */
 const char *fixture_open(void);
 void fixture_close(void);
-/* Name of the case that runs. */
-const char *order_case_name(void);
 
-const char *order_fail(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
-const char *order_skip(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
-/* "note CASE KEY VALUE": what the driver answered; bare and preloaded must print the same. */
-void order_note(const char *key, const char *value);
-void order_note_status(const char *key, CUresult r);
-/* "info CASE KEY N": a figure for people, never compared. */
-void order_info(const char *key, double value);
-
-#define TRY(call)                                                                               \
-	do {                                                                                        \
-		CUresult r_ = (call);                                                                   \
-		if (r_ != CUDA_SUCCESS)                                                                 \
-			return order_fail("%s at %s:%d: %s", cuda_dl_error(r_), __FILE__, __LINE__, #call); \
-	} while (0)
-/* A step that returns a reason itself. */
-#define STEP(call)                 \
-	do {                           \
-		const char *why_ = (call); \
-		if (why_)                  \
-			return why_;           \
-	} while (0)
-#define NEED(function)                                         \
-	do {                                                       \
-		if (!cu.function)                                      \
-			return order_skip("the driver has no " #function); \
-	} while (0)
-
-/* Kernels; n counts 32-bit words. */
-CUresult launch_fill(CUstream s, CUdeviceptr p, size_t n, uint32_t value);
-CUresult launch_add(CUstream s, CUdeviceptr p, size_t n, uint32_t value);
-CUresult launch_copy(CUstream s, CUdeviceptr dst, CUdeviceptr src, size_t bytes);
-CUresult launch_spin(CUstream s, unsigned ms);
+/* Busy until fx.flag is raised. */
 CUresult launch_spin_flag(CUstream s);
 
 /* Device bytes against pattern(seed), read by pinned copies that nobody stages; waits for
@@ -116,7 +74,7 @@ struct flag_timer {
 bool flag_timer_start(struct flag_timer *t, unsigned ms);
 bool flag_timer_stop(struct flag_timer *t);
 
-extern const struct order_case reuse_cases[], stream_cases[], late_cases[], capture_cases[], life_cases[],
+extern const struct gpu_case reuse_cases[], stream_cases[], late_cases[], capture_cases[], life_cases[],
 	fault_cases[], many_cases[];
 
 /* order_check is also the other process of `ipc_event`. */

@@ -48,11 +48,11 @@ static const char *overwritten_one(enum entry e, size_t n, size_t shift)
 	uint32_t seed = (uint32_t)n * 31 + e;
 	unsigned char *p = malloc(n + shift);
 	if (!p)
-		return order_skip("no memory");
+		return case_skip("no memory");
 	pattern_fill(p + shift, n, seed);
 	CUresult r = h2d(e, fx.buf + shift, p + shift, n);
 	memset(p, 0xA5, n + shift);
-	const char *why = r ? order_fail("%s, %zu bytes, entry %d", cuda_dl_error(r), n, e)
+	const char *why = r ? case_fail("%s, %zu bytes, entry %d", cuda_dl_error(r), n, e)
 						: device_is_pattern(fx.buf + shift, n, seed);
 	free(p);
 	return why;
@@ -73,7 +73,7 @@ static const char *source_freed(void)
 		size_t n = sizes[i];
 		unsigned char *p = malloc(n);
 		if (!p)
-			return order_skip("no memory");
+			return case_skip("no memory");
 		pattern_fill(p, n, (uint32_t)i + 77);
 		CUresult r = h2d(i % 2 ? ASYNC_A : ASYNC_NULL, fx.buf, p, n);
 		free(p);
@@ -93,7 +93,7 @@ static const char *source_unmapped(void)
 		size_t n = sizes[i];
 		unsigned char *p = pages_new(n);
 		if (!p)
-			return order_skip("no memory");
+			return case_skip("no memory");
 		pattern_fill(p, n, (uint32_t)i + 99);
 		CUresult r = h2d(i % 2 ? ASYNC_NB : ASYNC_A, fx.buf, p, n);
 		munmap(p, n);
@@ -110,17 +110,17 @@ static const char *arrives_one(enum entry e, size_t n, size_t shift)
 	/* A guard byte on either side: exactly the destination is written. */
 	unsigned char *p = malloc(n + shift + 2);
 	if (!p)
-		return order_skip("no memory");
+		return case_skip("no memory");
 	memset(p, 0xC3, n + shift + 2);
 	CUresult r = d2h(e, p + shift + 1, fx.buf, n);
 	int64_t off = pattern_check(p + shift + 1, n, seed);
 	bool guards = p[shift] == 0xC3 && p[shift + 1 + n] == 0xC3;
 	free(p);
 	if (r)
-		return order_fail("%s, %zu bytes, entry %d", cuda_dl_error(r), n, e);
+		return case_fail("%s, %zu bytes, entry %d", cuda_dl_error(r), n, e);
 	if (off >= 0)
-		return order_fail("byte %lld of %zu has not arrived on return, entry %d", (long long)off, n, e);
-	return guards ? NULL : order_fail("a byte beside the destination was written, %zu bytes, entry %d", n, e);
+		return case_fail("byte %lld of %zu has not arrived on return, entry %d", (long long)off, n, e);
+	return guards ? NULL : case_fail("a byte beside the destination was written, %zu bytes, entry %d", n, e);
 }
 
 static const char *destination_complete(void)
@@ -138,12 +138,12 @@ static const char *destination_untouched(void)
 	STEP(device_write_pattern(fx.buf, n, 5));
 	unsigned char *p = pages_new(n);
 	if (!p)
-		return order_skip("no memory");
+		return case_skip("no memory");
 	CUresult r = d2h(ASYNC_NULL, p, fx.buf, n);
 	int64_t off = pattern_check(p, n, 5);
 	munmap(p, n);
 	TRY(r);
-	return off < 0 ? NULL : order_fail("byte %lld is wrong", (long long)off);
+	return off < 0 ? NULL : case_fail("byte %lld is wrong", (long long)off);
 }
 
 /* Read-only file pages, private and shared, with a mapping of another kind right behind. */
@@ -153,11 +153,11 @@ static const char *source_file(void)
 	char path[] = "/tmp/order_check.XXXXXX";
 	int fd = mkstemp(path);
 	if (fd < 0)
-		return order_skip("no temporary file");
+		return case_skip("no temporary file");
 	unlink(path);
 	unsigned char *w = malloc(n);
 	if (!w)
-		return order_skip("no memory");
+		return case_skip("no memory");
 	pattern_fill(w, n, 3);
 	for (size_t at = 0; at < n;) {
 		ssize_t k = write(fd, w + at, n - at);
@@ -189,17 +189,17 @@ static const char *source_shared_memory(void)
 	for (uint32_t round = 0; round < 4; round++) {
 		int fd = open(path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
 		if (fd < 0 || ftruncate(fd, (off_t)n))
-			return order_skip("no /dev/shm");
+			return case_skip("no /dev/shm");
 		unlink(path);
 		unsigned char *w = mmap(NULL, n, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
 		if (w == MAP_FAILED)
-			return order_skip("no /dev/shm");
+			return case_skip("no /dev/shm");
 		pattern_fill(w, n, round);
 		munmap(w, n);
 		void *p = mmap(NULL, n, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
 		close(fd);
 		if (p == MAP_FAILED)
-			return order_skip("no /dev/shm");
+			return case_skip("no /dev/shm");
 		CUresult r = h2d(ASYNC_NULL, fx.buf, p, n);
 		memset(p, 0xEE, n);
 		munmap(p, n);
@@ -216,13 +216,13 @@ static const char *beyond_4_gib(void)
 	CUdeviceptr big = 0;
 	size_t free_bytes = 0, total = 0;
 	if (!fx.huge)
-		return order_skip("only with --huge");
+		return case_skip("only with --huge");
 	TRY(cu.cuMemGetInfo_v2(&free_bytes, &total));
 	if (free_bytes < 2 * n)
-		return order_skip("too little device memory");
+		return case_skip("too little device memory");
 	unsigned char *p = malloc(n);
 	if (!p)
-		return order_skip("no memory");
+		return case_skip("no memory");
 	TRY(cu.cuMemAlloc_v2(&big, n));
 	pattern_fill(p, n, 41);
 	TRY(h2d(ASYNC_NULL, big, p, n));
@@ -231,16 +231,16 @@ static const char *beyond_4_gib(void)
 	if (!why) {
 		CUresult r = d2h(ASYNC_A, p, big, n);
 		int64_t off = pattern_check(p, n, 41);
-		why = r         ? order_fail("D2H: %s", cuda_dl_error(r))
+		why = r         ? case_fail("D2H: %s", cuda_dl_error(r))
 			  : off < 0 ? NULL
-						: order_fail("D2H byte %lld", (long long)off);
+						: case_fail("D2H byte %lld", (long long)off);
 	}
 	free(p);
 	TRY(cu.cuMemFree_v2(big));
 	return why;
 }
 
-const struct order_case reuse_cases[] = {
+const struct gpu_case reuse_cases[] = {
 	{"source_overwritten", source_overwritten},
 	{"source_freed", source_freed},
 	{"source_unmapped", source_unmapped},

@@ -19,13 +19,13 @@ static unsigned char *block_new(uint32_t seed)
 #define BLOCK(name, seed)                  \
 	unsigned char *name = block_new(seed); \
 	if (!name)                             \
-	return order_skip("no memory")
+	return case_skip("no memory")
 
 static const char *host_is_word(const unsigned char *p, uint32_t word)
 {
 	for (size_t i = 0; i < N; i += 4)
 		if (memcmp(p + i, &word, 4))
-			return order_fail("host byte %zu is wrong", i);
+			return case_fail("host byte %zu is wrong", i);
 	return NULL;
 }
 
@@ -169,19 +169,19 @@ static const char *unrelated_streams_run_on(void)
 	BLOCK(p, 35);
 	TRY(launch_spin_flag(fx.nb));
 	if (!flag_timer_start(&t, 2000))
-		return order_skip("no thread");
+		return case_skip("no thread");
 	uint64_t started = now_ns();
 	CUresult r = cu.cuMemcpyHtoDAsync_v2(fx.buf, p, N, fx.a);
 	if (r == CUDA_SUCCESS)
 		r = cu.cuMemcpyHtoD_v2(fx.buf2, p, N);
 	if (r == CUDA_SUCCESS)
 		r = cu.cuMemcpyDtoHAsync_v2(p, fx.buf, N, fx.a);
-	order_info("copies_ms", (double)(now_ns() - started) / 1e6);
+	case_info("copies_ms", (double)(now_ns() - started) / 1e6);
 	bool waited = flag_timer_stop(&t);
 	free(p);
 	TRY(r);
 	if (waited)
-		return order_fail("copies waited for a kernel on a stream that they are not ordered with");
+		return case_fail("copies waited for a kernel on a stream that they are not ordered with");
 	STEP(device_is_pattern(fx.buf, N, 35));
 	return device_is_pattern(fx.buf2, N, 35);
 }
@@ -202,7 +202,7 @@ static const char *small_h2d_returns_early(void)
 		double ms = (double)(now_ns() - started) / 1e6;
 		memset(p, 0xA5, n);
 		if (ms > spin_ms / 2)
-			why = order_fail("%zu bytes: the call took %.1f ms behind a kernel of %u ms", n, ms, spin_ms);
+			why = case_fail("%zu bytes: the call took %.1f ms behind a kernel of %u ms", n, ms, spin_ms);
 		else
 			why = device_is_pattern(fx.buf, n, 60 + (uint32_t)i);
 	}
@@ -225,10 +225,10 @@ static const char *pinned_stays_asynchronous(void)
 	TRY(cu.cuStreamSynchronize(fx.a));
 	TRY(cu.cuMemFreeHost(p));
 	return ms < spin_ms / 2 ? NULL
-							: order_fail("the calls took %.1f ms behind a kernel of %u ms", ms, spin_ms);
+							: case_fail("the calls took %.1f ms behind a kernel of %u ms", ms, spin_ms);
 }
 
-const struct order_case stream_cases[] = {
+const struct gpu_case stream_cases[] = {
 	{"kernel_then_d2h", kernel_then_d2h},
 	{"h2d_then_kernel", h2d_then_kernel},
 	{"kernel_before_h2d", kernel_before_h2d},
