@@ -1,9 +1,11 @@
 #define _GNU_SOURCE
 #include "move.h"
 
+#include <fcntl.h>
 #include <stdint.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <unistd.h>
 
 #include "tune.h"
 
@@ -117,6 +119,26 @@ bool move_is_fresh(const void *user, size_t bytes)
 	const unsigned char *p = user;
 	return !resident(page_of(p + bytes / 4)) || !resident(page_of(p + bytes / 2)) ||
 		   !resident(page_of(p + bytes - 1));
+}
+
+/* Bit 63 of a word a page: it is in this process's page tables. */
+static bool mapped(int pagemap, const unsigned char *p)
+{
+	uint64_t word;
+	off_t at = (off_t)((uintptr_t)p / PAGE * sizeof(word));
+	return pread(pagemap, &word, sizeof(word), at) != sizeof(word) || word >> 63;
+}
+
+bool move_is_unmapped(const void *user, size_t bytes)
+{
+	const unsigned char *p = user;
+	int pagemap = open("/proc/self/pagemap", O_RDONLY | O_CLOEXEC);
+	if (pagemap < 0)
+		return false;
+	bool unmapped =
+		!mapped(pagemap, p + bytes / 4) || !mapped(pagemap, p + bytes / 2) || !mapped(pagemap, p + bytes - 1);
+	close(pagemap);
+	return unmapped;
 }
 
 /*

@@ -23,6 +23,11 @@ void move_out(void *user, const void *ring, size_t bytes, bool fresh);
 /* True when pages of the range were never touched, judged by three of them. */
 bool move_is_fresh(const void *user, size_t bytes);
 
+/* True when this process has yet to fault pages of the range in, whether or not they are in
+ * memory (a file mapped anew), judged by three of them. Opens a file: some 5 us, and for large
+ * copies only. False when it cannot be known. */
+bool move_is_unmapped(const void *user, size_t bytes);
+
 /* Copies with stores that bypass the caches. */
 void move_stream(void *dst, const void *src, size_t bytes);
 

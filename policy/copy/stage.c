@@ -50,7 +50,8 @@ enum stage_open stage_open(struct stage *st, const struct copy_call *call, struc
 	st->stream = st->on_caller ? call->stream : to_device ? ring->stream_in : ring->stream_out;
 	st->stream_ptsz = st->on_caller && call->per_thread;
 	st->job->to_device = to_device;
-	st->job->past_caches = call->bytes <= COPY_STREAM_BYTES;
+	st->job->past_caches =
+		to_device && (call->bytes <= COPY_STREAM_BYTES || move_is_unmapped((void *)call->src, call->bytes));
 	st->job->fresh = !to_device && move_is_fresh((void *)call->dst, call->bytes);
 	st->job->host = (unsigned char *)(to_device ? call->src : call->dst);
 	st->first_piece = st->pieces = st->moved_pieces = workers_job_start(st->job);

@@ -140,12 +140,37 @@ static void knows_fresh_pages(void **state)
 	(void)move_is_fresh(map, bytes);
 }
 
+static void knows_unmapped_pages(void **state)
+{
+	(void)state;
+	size_t bytes = 1u << 20;
+	int fd = memfd_create("source", MFD_CLOEXEC);
+	assert_true(fd >= 0);
+	assert_int_equal(ftruncate(fd, (off_t)bytes), 0);
+	unsigned char *first = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+	assert_ptr_not_equal(first, MAP_FAILED);
+	memset(first, 1, bytes);
+	assert_false(move_is_unmapped(first, bytes));
+	unsigned char *second = mmap(NULL, bytes, PROT_READ, MAP_SHARED, fd, 0);
+	assert_ptr_not_equal(second, MAP_FAILED);
+	/* Without /proc nothing is known, and no claim made. */
+	assert_int_equal(move_is_unmapped(second, bytes), access("/proc/self/pagemap", R_OK) == 0);
+	volatile unsigned sum = 0;
+	for (size_t at = 0; at < bytes; at += 4096)
+		sum += second[at];
+	assert_false(move_is_unmapped(second, bytes));
+	munmap(first, bytes);
+	munmap(second, bytes);
+	close(fd);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(every_alignment_and_length), cmocka_unit_test(every_pair_of_alignments),
 		cmocka_unit_test(lengths_near_pages),         cmocka_unit_test(stays_inside_its_pages),
 		cmocka_unit_test(moves_out_to_fresh_pages),   cmocka_unit_test(knows_fresh_pages),
+		cmocka_unit_test(knows_unmapped_pages),
 	};
 	/* What every processor can do, then what this one can. */
 	int failed = cmocka_run_group_tests_name("baseline", tests, NULL, NULL);

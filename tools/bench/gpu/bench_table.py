@@ -3,7 +3,8 @@ import time
 
 KIB, MIB, GIB = 1 << 10, 1 << 20, 1 << 30
 SMALL = 64 * KIB    # up to here times are shown rather than rates
-PASSED = 512 * KIB  # up to here copies are passed through; judged by pass_rows(), within one process
+# Up to here copies are passed through, and judged by pass_rows(), within one process.
+PASSED = {"heap": 512 * KIB, "pinned": 16 * MIB}
 PASS_US = 0.2       # what passing through may cost more
 
 # (op, kind, api, sizes from .. to) -> (what is compared with, least ratio)
@@ -51,7 +52,7 @@ def row(key, native, staged, pinned):
         base, least = special
         limits = ["%.2f %s" % (least, base)]
         kept = kept and r.get("of_" + base, 0) >= least
-    if size <= PASSED:
+    if size <= PASSED.get(kind, 0):
         r["limit"], r["verdict"] = "passed through", ""
         return r
     r["limit"], r["verdict"] = ", ".join(limits), "ok" if kept else "MISS"

@@ -19,7 +19,13 @@
 #include "tests/gpu/common/util.h"
 
 #define BLOCKS 101 /* of each kind */
-#define BLOCK 50   /* copies; a block of the smallest takes 0.3 ms */
+#define LARGEST (16 * MIB)
+
+/* Copies; a block of the smallest takes 0.3 ms, one of the largest 3. */
+static int block(size_t bytes)
+{
+	return bytes <= 512 * KIB ? 50 : 10;
+}
 
 typedef CUresult to_device(CUdeviceptr, const void *, size_t);
 typedef CUresult to_device_async(CUdeviceptr, const void *, size_t, CUstream);
@@ -80,7 +86,7 @@ static void *drivers_own(const char *name)
 
 static bool in_block(const struct functions *f, bool in, bool async, CUdeviceptr d, void *h, size_t n)
 {
-	for (int i = 0; i < BLOCK; i++) {
+	for (int i = block(n); i > 0; i--) {
 		CUresult r = !async ? (in ? f->in(d, h, n) : f->out(h, d, n))
 							: (in ? f->in_async(d, h, n, NULL) : f->out_async(h, d, n, NULL));
 		if (r == CUDA_SUCCESS && async)
@@ -104,7 +110,7 @@ static bool cell(const struct functions f[2], bool in, bool async, const char *k
 			if (!in_block(&f[who], in, async, d, h, n))
 				return false;
 			if (i >= 0) /* the first two warm up */
-				ns[who][i] = (now_ns() - since) / BLOCK;
+				ns[who][i] = (now_ns() - since) / (unsigned)block(n);
 		}
 	}
 	printf("pass op=%s kind=%s api=%s bytes=%zu driver_ns=%llu turbo_ns=%llu same=%d\n", in ? "h2d" : "d2h",
@@ -115,7 +121,8 @@ static bool cell(const struct functions f[2], bool in, bool async, const char *k
 
 int main(void)
 {
-	static const size_t sizes[] = {4, 64, KIB, 4 * KIB, 16 * KIB, 64 * KIB, 256 * KIB, 512 * KIB};
+	static const size_t sizes[] = {4,         64,        KIB, 4 * KIB, 16 * KIB, 64 * KIB,
+								   256 * KIB, 512 * KIB, MIB, 2 * MIB, 4 * MIB,  LARGEST};
 	const char *why = cuda_dl_open();
 	if (why) {
 		printf("skipped: %s\n", why);
@@ -127,17 +134,21 @@ int main(void)
 		{cu.cuMemcpyHtoD_v2, cu.cuMemcpyHtoDAsync_v2, cu.cuMemcpyDtoH_v2, cu.cuMemcpyDtoHAsync_v2}};
 	CUcontext ctx;
 	CUdeviceptr d;
-	void *pinned, *heap = malloc(512 * KIB);
+	void *pinned, *heap = malloc(LARGEST);
 	if (!f[0].in || !f[0].in_async || !f[0].out || !f[0].out_async || !heap ||
-		cu.cuDevicePrimaryCtxRetain(&ctx, 0) || cu.cuCtxSetCurrent(ctx) || cu.cuMemAlloc_v2(&d, 512 * KIB) ||
-		cu.cuMemHostAlloc(&pinned, 512 * KIB, 0)) {
+		cu.cuDevicePrimaryCtxRetain(&ctx, 0) || cu.cuCtxSetCurrent(ctx) || cu.cuMemAlloc_v2(&d, LARGEST) ||
+		cu.cuMemHostAlloc(&pinned, LARGEST, 0)) {
 		printf("error setting up\n");
 		return 1;
 	}
-	memset(heap, 1, 512 * KIB);
-	memset(pinned, 1, 512 * KIB);
+	memset(heap, 1, LARGEST);
+	memset(pinned, 1, LARGEST);
 	bool ok = true;
-	for (unsigned i = 0; ok && i < 8 * sizeof(sizes) / sizeof(sizes[0]); i++)
-		ok = cell(f, !(i & 1), !(i & 2), i & 4 ? "pinned" : "heap", d, i & 4 ? pinned : heap, sizes[i / 8]);
+	for (unsigned i = 0; ok && i < 8 * sizeof(sizes) / sizeof(sizes[0]); i++) {
+		size_t n = sizes[i / 8];
+		bool is_pinned = i & 4;
+		if (is_pinned || n <= 512 * KIB) /* larger ones of the heap are staged */
+			ok = cell(f, !(i & 1), !(i & 2), is_pinned ? "pinned" : "heap", d, is_pinned ? pinned : heap, n);
+	}
 	return ok ? 0 : 1;
 }
