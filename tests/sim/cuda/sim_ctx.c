@@ -85,6 +85,11 @@ void sim_ctx_teardown(struct sim_ctx *ctx)
 		if (!s->dying)
 			sim_stream_destroy(s);
 	}
+	for (int i = 0; i < ctx->barrier_count; i++)
+		sim_op_put(ctx->barriers[i]);
+	free(ctx->barriers);
+	ctx->barriers = NULL;
+	ctx->barrier_count = 0;
 	ctx->magic = 0;
 	__atomic_store_n(&ctx->sticky, CUDA_ERROR_CONTEXT_IS_DESTROYED, __ATOMIC_RELEASE);
 	for (struct sim_ctx **p = &sim.contexts; *p; p = &(*p)->next) {

@@ -233,6 +233,51 @@ CUresult sim_event_stream_waits(struct sim_event *e, struct sim_stream *s, unsig
 	return sim_submit_after(s, sim_cmd_new(CMD_NOP), &e->record, 1, NULL);
 }
 
+/* The barrier is the event's newest record of now; recording again does not move it. */
+static CUresult ctx_waits(struct sim_ctx *ctx, struct sim_event *e)
+{
+	if (e->capture) {
+		if (sim_capture_event_used(e) == CUDA_ERROR_CAPTURED_EVENT)
+			return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
+		return CUDA_ERROR_INVALID_VALUE;
+	}
+	if (sim_capture_in_ctx(ctx))
+		return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
+	if (!e->ipc) {
+		bool pending = e->record && !e->record->done;
+		return !pending || sim_ctx_bar(ctx, e->record) ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
+	}
+	uint64_t ticket = sim_ipc_newest(e->ipc);
+	if (!ticket || sim_ipc_is_done(e->ipc, ticket))
+		return CUDA_SUCCESS;
+	if (!sim_ctx_hidden(ctx, &ctx->waiter))
+		return CUDA_ERROR_OUT_OF_MEMORY;
+	struct sim_op *op;
+	CUresult result = sim_submit(ctx->waiter, sim_ipc_cmd(CMD_WAIT_IPC, e->ipc, ticket), &op);
+	if (result != CUDA_SUCCESS)
+		return result;
+	bool barred = sim_ctx_bar(ctx, op);
+	sim_op_put(op);
+	return barred ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
+}
+
+CUresult cuCtxWaitEvent(CUcontext handle, CUevent event)
+{
+	SIM_ENTER(cuCtxWaitEvent, S_DEV);
+	struct sim_ctx *ctx = handle ? (struct sim_ctx *)handle : sim_current();
+	struct sim_event *e;
+	if (!sim_ctx_valid(ctx))
+		return CUDA_ERROR_INVALID_CONTEXT;
+	sim_lock();
+	CUresult result = sim_event_get(event, &e);
+	if (result == CUDA_SUCCESS)
+		result = __atomic_load_n(&ctx->sticky, __ATOMIC_ACQUIRE);
+	if (result == CUDA_SUCCESS)
+		result = ctx_waits(ctx, e);
+	sim_unlock();
+	return result;
+}
+
 static CUresult ready(struct sim_event *e, bool wait)
 {
 	if (e->capture)

@@ -127,7 +127,10 @@ struct sim_ctx {
 	CUresult sticky;            /* atomic: read without the lock at entry */
 	struct sim_stream *streams; /* all, the hidden ones too */
 	struct sim_stream *legacy;
-	struct sim_stream *joint; /* hidden: carries cuCtxRecordEvent; made at first use */
+	struct sim_stream *joint;  /* hidden: carries cuCtxRecordEvent; made at first use */
+	struct sim_stream *waiter; /* hidden: carries cuCtxWaitEvent of other processes' events */
+	struct sim_op **barriers;  /* of cuCtxWaitEvent: all that is submitted later waits for them */
+	int barrier_count;
 	struct sim_ctx *next;
 	uint64_t peers; /* bit per device whose memory this context may reach */
 	size_t limits[CU_LIMIT_MAX];
@@ -341,6 +344,10 @@ void sim_event_put(struct sim_event *e);
 CUresult sim_event_stream_waits(struct sim_event *e, struct sim_stream *s, unsigned flags);
 /* Submits cmd, to run when all of the context's work of now is done. As sim_submit. */
 CUresult sim_ctx_join(struct sim_ctx *ctx, struct sim_cmd *cmd, struct sim_op **out);
+/* All that is submitted to ctx from now on waits for op. False: out of memory. */
+bool sim_ctx_bar(struct sim_ctx *ctx, struct sim_op *op);
+/* A stream that the program never sees, kept in *at. NULL: out of memory. */
+struct sim_stream *sim_ctx_hidden(struct sim_ctx *ctx, struct sim_stream **at);
 
 /* ---- capture (sim_capture.c); lock held unless said ---- */
 CUresult sim_capture_unsafe_locked(void); /* 900, breaking the capture, when prohibited */

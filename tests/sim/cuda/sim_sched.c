@@ -172,6 +172,36 @@ static bool implicit_deps(struct sim_stream *s, struct sim_op *op)
 	return ok;
 }
 
+bool sim_ctx_bar(struct sim_ctx *ctx, struct sim_op *op)
+{
+	struct sim_op **list = realloc(ctx->barriers, (size_t)(ctx->barrier_count + 1) * sizeof(*list));
+	if (!list)
+		return false;
+	ctx->barriers = list;
+	list[ctx->barrier_count++] = sim_op_get(op);
+	return true;
+}
+
+/* What cuCtxWaitEvent adds; barriers that are behind us go. Hidden streams carry what a wait
+ * of theirs must not hold up. */
+static bool barrier_deps(struct sim_stream *s, struct sim_op *op)
+{
+	struct sim_ctx *ctx = s->ctx;
+	bool ok = true;
+	int kept = 0;
+	for (int i = 0; i < ctx->barrier_count; i++) {
+		struct sim_op *barrier = ctx->barriers[i];
+		if (barrier->done) {
+			sim_op_put(barrier);
+			continue;
+		}
+		ok = (s->hidden || op_depend(op, barrier)) && ok;
+		ctx->barriers[kept++] = barrier;
+	}
+	ctx->barrier_count = kept;
+	return ok;
+}
+
 CUresult sim_submit_after(struct sim_stream *s, struct sim_cmd *cmd, struct sim_op **deps, int count,
 						  struct sim_op **out)
 {
@@ -198,7 +228,7 @@ CUresult sim_submit_after(struct sim_stream *s, struct sim_cmd *cmd, struct sim_
 	}
 	op->refs = 2; /* the queue, and stream->last */
 	op->cmd = cmd;
-	bool ok = implicit_deps(s, op) && (s->has_thread || stream_start(s));
+	bool ok = implicit_deps(s, op) && barrier_deps(s, op) && (s->has_thread || stream_start(s));
 	for (int i = 0; i < count; i++)
 		ok = op_depend(op, deps[i]) && ok;
 	if (!ok) {
@@ -266,14 +296,20 @@ CUresult sim_ctx_drain(struct sim_ctx *ctx)
 	return __atomic_load_n(&ctx->sticky, __ATOMIC_ACQUIRE);
 }
 
+struct sim_stream *sim_ctx_hidden(struct sim_ctx *ctx, struct sim_stream **at)
+{
+	if (!*at) {
+		*at = sim_stream_new(ctx, CU_STREAM_NON_BLOCKING);
+		if (*at)
+			(*at)->hidden = true;
+	}
+	return *at;
+}
+
 CUresult sim_ctx_join(struct sim_ctx *ctx, struct sim_cmd *cmd, struct sim_op **out)
 {
-	if (!ctx->joint) {
-		ctx->joint = sim_stream_new(ctx, CU_STREAM_NON_BLOCKING);
-		if (ctx->joint)
-			ctx->joint->hidden = true;
-	}
 	int count = 0;
+	sim_ctx_hidden(ctx, &ctx->joint);
 	for (struct sim_stream *s = ctx->streams; s; s = s->next)
 		count++;
 	struct sim_op **deps = ctx->joint ? calloc((size_t)count, sizeof *deps) : NULL;
