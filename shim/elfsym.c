@@ -180,7 +180,13 @@ void elfsym_load(struct elfsym_object *object)
 	}
 }
 
-static bool is_function(const struct elfsym_object *object, uint32_t index, const char *name)
+/* A name to find, and whether it is a variable's rather than a function's. */
+struct wanted {
+	const char *name;
+	bool variable;
+};
+
+static bool is_wanted(const struct elfsym_object *object, uint32_t index, const struct wanted *wanted)
 {
 	const ElfW(Sym) *symbol = &object->symbols[index];
 	unsigned type = ELF64_ST_TYPE(symbol->st_info);
@@ -188,11 +194,13 @@ static bool is_function(const struct elfsym_object *object, uint32_t index, cons
 
 	if (symbol->st_shndx == SHN_UNDEF || symbol->st_shndx == SHN_ABS || symbol->st_value == 0)
 		return false;
-	if (type != STT_FUNC && type != STT_GNU_IFUNC && type != STT_NOTYPE)
+	if (wanted->variable ? type != STT_OBJECT
+						 : type != STT_FUNC && type != STT_GNU_IFUNC && type != STT_NOTYPE)
 		return false;
 	if (ELF64_ST_BIND(symbol->st_info) == STB_LOCAL || visibility == STV_HIDDEN || visibility == STV_INTERNAL)
 		return false;
-	return symbol->st_name < object->strings_size && text_order(object->strings + symbol->st_name, name) == 0;
+	return symbol->st_name < object->strings_size &&
+		   text_order(object->strings + symbol->st_name, wanted->name) == 0;
 }
 
 /* Keeps the better of two symbols of one name: a default version before a hidden one. True: settled. */
@@ -205,7 +213,7 @@ static bool keep(const struct elfsym_object *object, uint32_t index, uint32_t *b
 	return !hidden;
 }
 
-static uint32_t find_gnu(const struct elfsym_object *object, const char *name)
+static uint32_t find_gnu(const struct elfsym_object *object, const struct wanted *wanted)
 {
 	const uint32_t *table = object->gnu_hash;
 	uint32_t bucket_count = table[0], first = table[1], bloom_size = table[2], shift = table[3];
@@ -217,7 +225,7 @@ static uint32_t find_gnu(const struct elfsym_object *object, const char *name)
 
 	if (bucket_count == 0 || bloom_size == 0)
 		return 0;
-	for (const unsigned char *c = (const unsigned char *)name; *c; c++)
+	for (const unsigned char *c = (const unsigned char *)wanted->name; *c; c++)
 		hash = hash * 33 + *c;
 	ElfW(Addr) word = bloom[(hash / bits) % bloom_size];
 	if (!((word >> (hash % bits)) & (word >> ((hash >> shift) % bits)) & 1))
@@ -228,7 +236,7 @@ static uint32_t find_gnu(const struct elfsym_object *object, const char *name)
 	for (;; index++) {
 		uint32_t entry = chain[index - first];
 
-		if ((entry | 1) == (hash | 1) && is_function(object, index, name) && keep(object, index, &best))
+		if ((entry | 1) == (hash | 1) && is_wanted(object, index, wanted) && keep(object, index, &best))
 			break;
 		if (entry & 1)
 			break;
@@ -236,7 +244,7 @@ static uint32_t find_gnu(const struct elfsym_object *object, const char *name)
 	return best;
 }
 
-static uint32_t find_sysv(const struct elfsym_object *object, const char *name)
+static uint32_t find_sysv(const struct elfsym_object *object, const struct wanted *wanted)
 {
 	uint32_t bucket_count = object->sysv_hash[0], chain_count = object->sysv_hash[1];
 	const uint32_t *buckets = &object->sysv_hash[2], *chain = &buckets[bucket_count];
@@ -244,13 +252,13 @@ static uint32_t find_sysv(const struct elfsym_object *object, const char *name)
 
 	if (bucket_count == 0)
 		return 0;
-	for (const unsigned char *c = (const unsigned char *)name; *c; c++) {
+	for (const unsigned char *c = (const unsigned char *)wanted->name; *c; c++) {
 		hash = (hash << 4) + *c;
 		hash = (hash ^ ((hash & 0xf0000000u) >> 24)) & 0x0fffffffu;
 	}
 	for (uint32_t index = buckets[hash % bucket_count]; index != 0 && index < chain_count;
 		 index = chain[index])
-		if (is_function(object, index, name) && keep(object, index, &best))
+		if (is_wanted(object, index, wanted) && keep(object, index, &best))
 			break;
 	return best;
 }
@@ -265,18 +273,32 @@ static void *resolve_indirect(void *resolver)
 #endif
 }
 
-void *elfsym_find(struct elfsym_object *object, const char *name)
+/* NULL: the object does not define it. */
+static const ElfW(Sym) *find_symbol(struct elfsym_object *object, struct wanted wanted)
 {
 	uint32_t index = 0;
 
 	elfsym_load(object);
 	if (object->gnu_hash)
-		index = find_gnu(object, name);
+		index = find_gnu(object, &wanted);
 	else if (object->sysv_hash)
-		index = find_sysv(object, name);
-	if (index == 0)
+		index = find_sysv(object, &wanted);
+	return index ? &object->symbols[index] : NULL;
+}
+
+void *elfsym_find_variable(struct elfsym_object *object, const char *name)
+{
+	const ElfW(Sym) *symbol = find_symbol(object, (struct wanted){name, true});
+
+	return symbol ? (void *)(object->base + symbol->st_value) : NULL;
+}
+
+void *elfsym_find(struct elfsym_object *object, const char *name)
+{
+	const ElfW(Sym) *symbol = find_symbol(object, (struct wanted){name, false});
+
+	if (!symbol)
 		return NULL;
-	const ElfW(Sym) *symbol = &object->symbols[index];
 	void *address = (void *)(object->base + symbol->st_value);
 	return ELF64_ST_TYPE(symbol->st_info) == STT_GNU_IFUNC ? resolve_indirect(address) : address;
 }

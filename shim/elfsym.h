@@ -60,6 +60,9 @@ void elfsym_load(struct elfsym_object *object);
  */
 void *elfsym_find(struct elfsym_object *object, const char *name);
 
+/* Address of the variable `name` that the object itself defines, or NULL. Thread-local ones do not count. */
+void *elfsym_find_variable(struct elfsym_object *object, const char *name);
+
 /*
  * Eight bytes that tell a build of the object from others, the beginning of its build id; NULL:
  * none in the object's first page. That page is there whatever else is loaded at object->lo.
