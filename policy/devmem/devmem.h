@@ -34,14 +34,24 @@ void devmem_synchronized(CUcontext ctx);
 
 /* ---- what the driver says about memory that was handed out again (answers.c) ---- */
 
-/* The real call has answered *base and *bytes (either may be NULL when not asked for). */
-void devmem_range(CUdeviceptr ptr, CUdeviceptr *base, size_t *bytes);
-/* The real call has stored one attribute of `ptr`. */
-void devmem_attribute(CUpointer_attribute attribute, void *value, CUdeviceptr ptr);
-/* Memory at `ptr` is about to be seen by somebody else for longer than the program holds it (IPC, dma-buf,
- * a token, SYNC_MEMOPS, NCCL's registration): it is really freed when the program frees it. */
-void devmem_keep_out(CUdeviceptr ptr);
-/* cuCtxEnablePeerAccess, cuCtxDisablePeerAccess have succeeded. */
+/* An address that is nobody's: below the lowest one that a system lets anybody map. */
+#define DEVMEM_NOBODYS ((CUdeviceptr)4096)
+
+/* Each makes the real call itself and corrects its answer. */
+CUresult devmem_range(CUdeviceptr *base, size_t *bytes, CUdeviceptr ptr);
+CUresult devmem_attribute(void *value, CUpointer_attribute attribute, CUdeviceptr ptr);
+CUresult devmem_attributes(unsigned count, CUpointer_attribute *attributes, void **values, CUdeviceptr ptr);
+
+/* What the real call is to be asked about instead of `ptr`: DEVMEM_NOBODYS where the program has freed the
+ * memory that the policy keeps, else `ptr`. */
+CUdeviceptr devmem_asked(CUdeviceptr ptr);
+/* True for memory of the stream-ordered heap, which is mapped where the driver's own would not be. */
+bool devmem_is_heap(CUdeviceptr ptr);
+/* The memory in [ptr, ptr + bytes) has been shown to somebody who may see it for longer than the program
+ * holds it (IPC, dma-buf, a token, SYNC_MEMOPS, NCCL's registration): its blocks are really freed
+ * when the program frees them. */
+void devmem_keep_out(CUdeviceptr ptr, size_t bytes);
+/* cuCtxEnablePeerAccess, cuCtxDisablePeerAccess have succeeded, or it was enabled already. */
 void devmem_peer(CUcontext owner, bool enabled);
 
 /* ---- the stream-ordered family (stream.c, pool.c) ---- */
