@@ -32,10 +32,21 @@ uint64_t sim_live_streams(void); /* made by the program; default streams are not
 uint64_t sim_host_registrations(void);
 uint64_t sim_host_allocs(void); /* cuMemHostAlloc and cuMemAllocHost blocks */
 
+/* Bytes of the device that this process holds now, and the most it held since the start or
+ * sim_reset(): allocations, what pools keep, contexts (SIM_CTX_MB). */
+uint64_t sim_live_bytes(int device);
+uint64_t sim_peak_bytes(int device);
+
+/* How often a real cuMemFree, cuMemFreeHost or cuMemHostUnregister found the device busy, and
+ * the longest time for which one of them held back a submission of another thread. */
+uint64_t sim_free_waits(void);
+uint64_t sim_launch_delay_ns_max(void);
+
 /* Mistakes seen: use after free, DMA to memory that is not there, destroyed handles. */
 uint64_t sim_errors(void);
 
-/* Zero the counters (calls, errors, child calls) and clear injected failures. */
+/* Zero the counters (calls, errors, child calls, waits, delay; the peak becomes what is
+ * held now) and clear injected failures. */
 void sim_reset(void);
 
 #endif

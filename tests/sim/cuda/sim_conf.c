@@ -22,6 +22,7 @@ __attribute__((constructor)) static void conf_read(void)
 	unsigned long long devices = number("SIM_DEVICES", 2);
 	sim_conf.devices = devices > SIM_MAX_DEVICES ? SIM_MAX_DEVICES : (int)devices;
 	sim_conf.mem_bytes = number("SIM_MEM_MB", 1024) << 20;
+	sim_conf.ctx_bytes = number("SIM_CTX_MB", 0) << 20;
 	sim_conf.dma_us = (unsigned)number("SIM_DMA_US", 0);
 	sim_conf.jitter_us = (unsigned)number("SIM_JITTER_US", 0);
 	sim_conf.seed = number("SIM_SEED", 1);

@@ -43,11 +43,16 @@ static struct sim_ctx *primary_again(struct sim_device *dev)
 
 struct sim_ctx *sim_ctx_new(struct sim_device *dev, unsigned flags, bool primary)
 {
+	if (!sim_charge(dev, sim_conf.ctx_bytes))
+		return NULL;
 	struct sim_ctx *ctx = primary ? primary_again(dev) : NULL;
 	if (!ctx)
 		ctx = calloc(1, sizeof *ctx);
-	if (!ctx)
+	if (!ctx) {
+		sim_uncharge(dev, sim_conf.ctx_bytes);
 		return NULL;
+	}
+	ctx->charged = sim_conf.ctx_bytes;
 	ctx->magic = SIM_MAGIC_CTX;
 	ctx->dev = dev;
 	ctx->flags = flags;
@@ -58,6 +63,7 @@ struct sim_ctx *sim_ctx_new(struct sim_device *dev, unsigned flags, bool primary
 	ctx->limits[CU_LIMIT_MALLOC_HEAP_SIZE] = 8 << 20;
 	ctx->legacy = sim_stream_new(ctx, 0);
 	if (!ctx->legacy) {
+		sim_uncharge(dev, ctx->charged);
 		free(ctx);
 		return NULL;
 	}
@@ -73,12 +79,13 @@ struct sim_ctx *sim_ctx_new(struct sim_device *dev, unsigned flags, bool primary
 void sim_ctx_teardown(struct sim_ctx *ctx)
 {
 	sim_ctx_drain(ctx);
-	for (size_t i = 0; sim_range_at(i);) {
-		if (sim_range_at(i)->ctx == ctx && sim_range_at(i)->kind != MEM_VMM)
-			sim_release_range(sim_range_at(i));
-		else
-			i++;
+	for (struct sim_range *r = sim_range_first(), *next; r; r = next) {
+		next = r->next;
+		if (r->ctx == ctx && r->kind != MEM_VMM)
+			sim_release_range(r);
 	}
+	sim_uncharge(ctx->dev, ctx->charged);
+	ctx->charged = 0;
 	sim_event_ctx_gone(ctx);
 	for (struct sim_stream *s = ctx->streams, *next; s; s = next) {
 		next = s->next;

@@ -9,21 +9,28 @@
 
 #include "sim_internal.h"
 
-#define VA_PER_DEVICE (64ull << 30)
+#ifdef SIM_TSAN
+#define VA_PER_DEVICE (64ull << 30) /* what ThreadSanitizer leaves for programs is narrow */
+#else
+#define VA_PER_DEVICE (1ull << 40)
+#endif
 
 /* Address space for device pointers: reserved, never accessible, so that a program that
  * dereferences a device pointer faults. A raw system call, because the sanitizers'
  * interceptors would set up shadow memory for all of it. */
 static bool device_reserve(struct sim_device *dev)
 {
-	long at = syscall(SYS_mmap, NULL, VA_PER_DEVICE, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE,
-					  -1, 0L);
+	uint64_t span = VA_PER_DEVICE;
+	while (span < sim_conf.mem_bytes * 16)
+		span *= 2;
+	long at = syscall(SYS_mmap, NULL, span, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0L);
 	if (at == -1)
 		return false;
 	dev->va_base = ((uintptr_t)at + SIM_GRANULARITY - 1) & ~(uintptr_t)(SIM_GRANULARITY - 1);
 	dev->va_next = dev->va_base;
-	dev->va_end = (uintptr_t)at + VA_PER_DEVICE;
-	return true;
+	dev->va_end = (uintptr_t)at + span;
+	dev->arena = sim_arena_new();
+	return dev->arena != NULL;
 }
 
 CUresult cuInit(unsigned int flags)
@@ -43,6 +50,8 @@ CUresult cuInit(unsigned int flags)
 		if (!device_reserve(&sim.dev[i]))
 			result = CUDA_ERROR_OUT_OF_MEMORY;
 	}
+	if (!sim.inited && result == CUDA_SUCCESS && !sim_account_join())
+		result = CUDA_ERROR_OPERATING_SYSTEM;
 	if (!sim.inited && result == CUDA_SUCCESS) {
 		sim_entry_mark_process();
 		__atomic_store_n(&sim.inited, true, __ATOMIC_RELEASE);

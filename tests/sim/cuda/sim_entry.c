@@ -11,7 +11,8 @@
 
 #include "sim_internal.h"
 
-struct sim_state sim = {.lock = PTHREAD_MUTEX_INITIALIZER, .done = PTHREAD_COND_INITIALIZER, .next_id = 1};
+struct sim_state sim = {
+	.lock = PTHREAD_MUTEX_INITIALIZER, .stall_ended = PTHREAD_COND_INITIALIZER, .next_id = 1};
 __thread struct sim_thread sim_thread;
 
 /* Bounds of the section that SIM_ENTER fills; made by the linker. */
@@ -216,6 +217,11 @@ void sim_reset(void)
 	for (struct sim_symbol *const *p = __start_sim_symbols; p < __stop_sim_symbols; p++)
 		__atomic_store_n(&(*p)->calls, 0, __ATOMIC_RELAXED);
 	__atomic_store_n(&sim.errors, 0, __ATOMIC_RELAXED);
+	sim_lock();
+	sim.free_waits = sim.launch_delay_ns = 0;
+	for (int i = 0; i < SIM_MAX_DEVICES; i++)
+		sim.dev[i].peak = sim.dev[i].used;
+	sim_unlock();
 	if (child_calls)
 		__atomic_store_n(child_calls, 0, __ATOMIC_RELAXED);
 	sim_fail_clear();
@@ -248,6 +254,22 @@ uint64_t sim_host_registrations(void)
 uint64_t sim_host_allocs(void)
 {
 	return locked(&sim.host_allocs);
+}
+uint64_t sim_live_bytes(int device)
+{
+	return device < 0 || device >= SIM_MAX_DEVICES ? 0 : locked(&sim.dev[device].used);
+}
+uint64_t sim_peak_bytes(int device)
+{
+	return device < 0 || device >= SIM_MAX_DEVICES ? 0 : locked(&sim.dev[device].peak);
+}
+uint64_t sim_free_waits(void)
+{
+	return locked(&sim.free_waits);
+}
+uint64_t sim_launch_delay_ns_max(void)
+{
+	return locked(&sim.launch_delay_ns);
 }
 uint64_t sim_errors(void)
 {

@@ -23,6 +23,14 @@
 #pragma GCC visibility pop
 #pragma GCC visibility push(hidden)
 
+#if defined(__SANITIZE_THREAD__)
+#define SIM_TSAN
+#elif defined(__has_feature)
+#if __has_feature(thread_sanitizer)
+#define SIM_TSAN
+#endif
+#endif
+
 #define SIM_MAX_DEVICES 16
 #define SIM_MAX_CTX_STACK 32
 #define SIM_PAGEABLE_EARLY (2u << 20) /* bytes of a pageable H2D that are read at once */
@@ -32,6 +40,7 @@
 struct sim_conf {
 	int devices;
 	uint64_t mem_bytes; /* memory of each device */
+	uint64_t ctx_bytes; /* what a context takes of it */
 	unsigned dma_us;    /* added to every copy */
 	double gbps;        /* copy speed; 0: no limit */
 	unsigned jitter_us; /* 0 .. jitter_us added to every operation */
@@ -102,11 +111,15 @@ struct sim_capture;
 struct sim_node;
 struct sim_event;
 struct sim_ipc;
+struct sim_arena;
+struct sim_import;
+struct sim_waiter;
 
 struct sim_device {
 	int ordinal;
 	uintptr_t va_base, va_next, va_end; /* addresses handed out; never backed by pages */
-	uint64_t used;                      /* bytes allocated of sim_conf.mem_bytes */
+	uint64_t used, peak;                /* bytes that this process has of sim_conf.mem_bytes */
+	struct sim_arena *arena;            /* their bytes */
 	struct sim_ctx *primary;            /* NULL until first retained */
 	unsigned primary_refs, primary_flags;
 	CUresult broken; /* fatal error of a primary context that was reset */
@@ -132,7 +145,8 @@ struct sim_ctx {
 	struct sim_op **barriers;  /* of cuCtxWaitEvent: all that is submitted later waits for them */
 	int barrier_count;
 	struct sim_ctx *next;
-	uint64_t peers; /* bit per device whose memory this context may reach */
+	uint64_t peers;   /* bit per device whose memory this context may reach */
+	uint64_t charged; /* bytes of the device's memory that the context itself takes */
 	size_t limits[CU_LIMIT_MAX];
 };
 
@@ -147,9 +161,9 @@ extern __thread struct sim_thread sim_thread;
 
 struct sim_state {
 	pthread_mutex_t lock;
-	pthread_cond_t done; /* an operation completed, a stall ended */
-	bool inited;         /* atomic */
-	bool dead;           /* atomic: the process is exiting */
+	pthread_cond_t stall_ended;
+	bool inited; /* atomic */
+	bool dead;   /* atomic: the process is exiting */
 	struct sim_device dev[SIM_MAX_DEVICES];
 	struct sim_ctx *contexts;
 	struct sim_ctx *dead_contexts; /* kept, so that stale handles are recognised */
@@ -157,8 +171,10 @@ struct sim_state {
 	unsigned long long next_id;
 	uint64_t jitter_state;
 	uint64_t allocs, events, streams, registrations, host_allocs;
-	uint64_t errors;   /* relaxed atomic */
-	int live_captures; /* atomic: lets the entry skip the capture rules */
+	uint64_t errors;          /* relaxed atomic */
+	uint64_t free_waits;      /* frees and unregistrations that found the device busy */
+	uint64_t launch_delay_ns; /* longest that one of them held a submission back */
+	int live_captures;        /* atomic: lets the entry skip the capture rules */
 };
 extern struct sim_state sim;
 
@@ -184,7 +200,8 @@ bool sim_ctx_valid(const struct sim_ctx *ctx);
 void sim_ctx_stick(struct sim_ctx *ctx, CUresult code);
 /* Lock held; both may drop it while they wait. Returns the sticky error. */
 CUresult sim_ctx_drain(struct sim_ctx *ctx);
-void sim_device_drain(struct sim_device *dev);
+/* True when there was work. */
+bool sim_device_drain(struct sim_device *dev);
 /* As a real free does: drains the device while no other thread can launch on it. */
 void sim_device_stop_and_drain(struct sim_device *dev);
 
@@ -272,6 +289,7 @@ struct sim_op {
 	uint64_t done_ns; /* CLOCK_MONOTONIC, set with done */
 	struct sim_cmd *cmd;
 	struct sim_op *next;
+	struct sim_waiter *waiters; /* threads that wait until it is done */
 	int dep_count, dep_room;
 	struct sim_op **deps; /* must be done before this one starts */
 };

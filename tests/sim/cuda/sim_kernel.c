@@ -8,7 +8,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "sim_internal.h"
+#include "sim_kernel.h"
 
 struct sim_kernel {
 	const char *name;
@@ -18,13 +18,24 @@ struct sim_kernel {
 
 #define CHUNK 4096
 
+static bool reachable(uintptr_t addr)
+{
+	bool ok = sim_range_find(addr) || sim_in_device_space(addr) || sim_conf.hmm;
+	if (!ok)
+		sim_complain("kernel touches pageable memory at %p", (void *)addr);
+	return ok;
+}
+
+unsigned char *sim_kernel_reach(uintptr_t addr, size_t *n, struct sim_phys **phys)
+{
+	return reachable(addr) ? sim_translate(addr, n, phys) : NULL;
+}
+
 /* A kernel reads or writes memory that the device can reach: not pageable memory. */
 static bool reach(uintptr_t dst, uintptr_t src, uintptr_t device_side, size_t n)
 {
 	sim_lock();
-	bool ok = sim_range_find(device_side) || sim_in_device_space(device_side) || sim_conf.hmm;
-	if (!ok)
-		sim_complain("kernel touches pageable memory at %p", (void *)device_side);
+	bool ok = reachable(device_side);
 	sim_unlock();
 	return ok && sim_move(dst, src, n);
 }
@@ -159,9 +170,17 @@ static CUresult k_trap(struct sim_ctx *ctx, const uint64_t *arg)
 }
 
 static const struct sim_kernel kernels[] = {
-	{"fill32", "884", k_fill32},         {"add32", "884", k_add32}, {"saxpy", "8884", k_saxpy},
-	{"checksum64", "888", k_checksum64}, {"copy", "888", k_copy},   {"spin_us", "8", k_spin_us},
-	{"spin_flag", "8", k_spin_flag},     {"empty", "", k_empty},    {"trap", "", k_trap},
+	{"fill32", "884", k_fill32},
+	{"add32", "884", k_add32},
+	{"saxpy", "8884", k_saxpy},
+	{"checksum64", "888", k_checksum64},
+	{"copy", "888", k_copy},
+	{"spin_us", "8", k_spin_us},
+	{"spin_flag", "8", k_spin_flag},
+	{"empty", "", k_empty},
+	{"trap", "", k_trap},
+	{"tag_fill", "888", sim_k_tag_fill},
+	{"tag_check", "8888", sim_k_tag_check},
 };
 
 #define KERNELS (sizeof kernels / sizeof kernels[0])

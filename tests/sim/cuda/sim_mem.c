@@ -81,7 +81,7 @@ CUresult cuMemAllocManaged(CUdeviceptr *out, size_t size, unsigned int flags)
 		return CUDA_ERROR_OUT_OF_MEMORY;
 	CUresult result = CUDA_ERROR_OUT_OF_MEMORY;
 	sim_lock();
-	if (size <= sim_conf.mem_bytes && ctx->dev->used <= sim_conf.mem_bytes - size) {
+	if (sim_charge(ctx->dev, size)) {
 		struct sim_range range = {
 			.base = (uintptr_t)at,
 			.size = size,
@@ -90,10 +90,10 @@ CUresult cuMemAllocManaged(CUdeviceptr *out, size_t size, unsigned int flags)
 			.dev = ctx->dev,
 			.flags = flags,
 		};
-		if (sim_range_add(&range)) {
-			ctx->dev->used += size;
+		if (sim_range_add(&range))
 			result = CUDA_SUCCESS;
-		}
+		else
+			sim_uncharge(ctx->dev, size);
 	}
 	sim_unlock();
 	if (result == CUDA_SUCCESS)
@@ -132,7 +132,7 @@ CUresult cuMemGetInfo_v2(size_t *available, size_t *total)
 	if (!available || !total)
 		return CUDA_ERROR_INVALID_VALUE;
 	sim_lock();
-	*available = sim_conf.mem_bytes - sim_current()->dev->used;
+	*available = sim_free_bytes(sim_current()->dev);
 	*total = sim_conf.mem_bytes;
 	sim_unlock();
 	return CUDA_SUCCESS;

@@ -118,9 +118,9 @@ CUresult cuMemPoolDestroy(CUmemoryPool pool)
 	sim_lock();
 	if (p->dev->pool == p)
 		p->dev->pool = p->dev->default_pool;
-	for (size_t i = 0; sim_range_at(i); i++)
-		if (sim_range_at(i)->pool == p)
-			sim_range_at(i)->pool = NULL;
+	for (struct sim_range *r = sim_range_first(); r; r = r->next)
+		if (r->pool == p)
+			r->pool = NULL;
 	sim_unlock();
 	free(p);
 	return CUDA_SUCCESS;
@@ -153,9 +153,9 @@ CUresult cuMemPoolSetAttribute(CUmemoryPool pool, CUmemPool_attribute which, voi
 static uint64_t pool_used(const struct sim_pool *p)
 {
 	uint64_t used = 0;
-	for (size_t i = 0; sim_range_at(i); i++)
-		if (sim_range_at(i)->pool == p)
-			used += sim_range_at(i)->size;
+	for (struct sim_range *r = sim_range_first(); r; r = r->next)
+		if (r->pool == p)
+			used += r->size;
 	return used;
 }
 

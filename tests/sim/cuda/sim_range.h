@@ -12,11 +12,15 @@
 
 enum sim_kind { MEM_DEVICE = 1, MEM_VMM, MEM_MANAGED, MEM_PINNED, MEM_REGISTERED };
 
+#define SIM_ARENA_HEAD (1u << 20) /* of a device's file: the table of exports (sim_ipc_mem.c) */
+
 struct sim_phys { /* bytes behind device addresses */
 	int refs;
 	unsigned char *bytes;
 	size_t size;
-	struct sim_device *dev; /* charged for it; NULL: host memory */
+	struct sim_device *dev; /* charged for it; NULL: host memory, or another process's */
+	uint64_t off;           /* in the device's file; 0: in none */
+	unsigned exported;      /* slot in the table of exports, plus one; 0: was not exported */
 	CUmemAllocationProp prop;
 };
 
@@ -32,18 +36,19 @@ struct sim_range {
 	size_t phys_off;
 	uintptr_t va_base; /* VMM: the reservation it lies in */
 	size_t va_size;
-	bool accessible; /* VMM: cuMemSetAccess was called */
-	bool async;      /* from cuMemAllocAsync */
-	bool imported;   /* from cuIpcOpenMemHandle */
+	bool accessible;             /* VMM: cuMemSetAccess was called */
+	bool async;                  /* from cuMemAllocAsync */
+	struct sim_import *imported; /* from cuIpcOpenMemHandle; else NULL */
 	struct sim_pool *pool;
+	struct sim_range **link, *next; /* list of all */
 };
 
-/* All lock held. Pointers into the table last until the lock is dropped. */
+/* All lock held. A range lasts until it is removed. */
 struct sim_range *sim_range_find(uintptr_t addr);
 struct sim_range *sim_range_overlap(uintptr_t base, size_t size);
 struct sim_range *sim_range_add(const struct sim_range *range); /* NULL: overlaps */
 void sim_range_remove(struct sim_range *range);                 /* remembered as freed */
-struct sim_range *sim_range_at(size_t index);                   /* NULL past the end */
+struct sim_range *sim_range_first(void);                        /* of the list; newest first */
 bool sim_range_was_freed(uintptr_t addr);
 
 static inline bool sim_kind_device(enum sim_kind k)
@@ -51,7 +56,10 @@ static inline bool sim_kind_device(enum sim_kind k)
 	return k == MEM_DEVICE || k == MEM_VMM;
 }
 
-struct sim_phys *sim_phys_new(struct sim_device *dev, size_t size); /* NULL: out of memory */
+/* Memory of a device (NULL: of the host). NULL: out of memory. */
+struct sim_phys *sim_phys_new(struct sim_device *dev, size_t size);
+/* A piece of another process's file. */
+struct sim_phys *sim_phys_map(int fd, uint64_t off, size_t size);
 void sim_phys_put(struct sim_phys *phys);
 uintptr_t sim_va_take(struct sim_device *dev, size_t size, size_t align); /* 0: none left */
 /* End of what occupies [at, at + size), or 0: ranges and reservations (sim_vmm.c). */
@@ -72,9 +80,25 @@ bool sim_move(uintptr_t dst, uintptr_t src, size_t n);
 /* The device has read a word that the host wrote with release order: what the host did before
  * is seen by whatever the device does next (and ThreadSanitizer knows it). No lock held. */
 void sim_see(uintptr_t addr);
+/* Byte by byte: sanitizers see neither. */
+void sim_fill_bytes(void *dst, int value, size_t n);
 /* Plain byte copy that no sanitizer instruments: what a DMA engine does. */
 void sim_bytes(void *dst, const void *src, size_t n);
 bool sim_in_device_space(uintptr_t addr);
+
+struct sim_arena *sim_arena_new(void); /* NULL: out of memory */
+void *sim_arena_head(struct sim_arena *a);
+int sim_arena_fd(const struct sim_arena *a);
+/* Memory of other processes (sim_ipc_mem.c). */
+bool sim_import_alive(const struct sim_import *import); /* false: its owner has freed it */
+void sim_import_put(struct sim_import *import);
+void sim_export_gone(struct sim_phys *phys); /* handles of it open nothing any more */
+
+/* How much of a device is used (sim_account.c). */
+bool sim_account_join(void); /* SIM_SHARED; false: cannot be done */
+bool sim_charge(struct sim_device *dev, uint64_t size);
+void sim_uncharge(struct sim_device *dev, uint64_t size);
+uint64_t sim_free_bytes(struct sim_device *dev);
 
 #pragma GCC visibility pop
 

@@ -32,10 +32,20 @@ void sim_op_put(struct sim_op *op)
 	free(op);
 }
 
+struct sim_waiter { /* a thread's own: it waits for one operation at a time */
+	pthread_cond_t wake;
+	struct sim_waiter *next;
+};
+
 void sim_op_wait(struct sim_op *op)
 {
+	static __thread struct sim_waiter me = {.wake = PTHREAD_COND_INITIALIZER};
+	if (op->done)
+		return;
+	me.next = op->waiters;
+	op->waiters = &me;
 	while (!op->done)
-		pthread_cond_wait(&sim.done, &sim.lock);
+		pthread_cond_wait(&me.wake, &sim.lock);
 }
 
 static bool op_depend(struct sim_op *op, struct sim_op *on)
@@ -91,7 +101,11 @@ static void stream_run_head(struct sim_stream *s)
 	op->next = NULL;
 	op->done_ns = sim_now_ns();
 	op->done = true;
-	pthread_cond_broadcast(&sim.done);
+	for (struct sim_waiter *w = op->waiters, *next; w; w = next) {
+		next = w->next;
+		pthread_cond_signal(&w->wake);
+	}
+	op->waiters = NULL;
 	sim_op_put(op);
 }
 
@@ -202,14 +216,24 @@ static bool barrier_deps(struct sim_stream *s, struct sim_op *op)
 	return ok;
 }
 
+static void wait_out_stall(struct sim_device *dev)
+{
+	uint64_t begin = sim_now_ns();
+	while (dev->stall)
+		pthread_cond_wait(&sim.stall_ended, &sim.lock);
+	uint64_t delay = sim_now_ns() - begin;
+	if (delay > sim.launch_delay_ns)
+		sim.launch_delay_ns = delay;
+}
+
 CUresult sim_submit_after(struct sim_stream *s, struct sim_cmd *cmd, struct sim_op **deps, int count,
 						  struct sim_op **out)
 {
 	if (out)
 		*out = NULL;
 	/* A free or unregister in another thread holds launches back, as the real one does. */
-	while (s->ctx->dev->stall)
-		pthread_cond_wait(&sim.done, &sim.lock);
+	if (s->ctx->dev->stall)
+		wait_out_stall(s->ctx->dev);
 	CUresult sticky = __atomic_load_n(&s->ctx->sticky, __ATOMIC_ACQUIRE);
 	if (sticky != CUDA_SUCCESS) {
 		sim_cmd_put(cmd);
@@ -270,8 +294,8 @@ bool sim_stream_idle(struct sim_stream *s)
 }
 
 /* Waits for the newest operations, as of now, of ctx's streams (those that a wait on
- * `only` covers, when it is given). */
-static void drain(struct sim_ctx *ctx, struct sim_stream *only)
+ * `only` covers, when it is given). True when there was something to wait for. */
+static bool drain(struct sim_ctx *ctx, struct sim_stream *only)
 {
 	struct sim_op *joint = calloc(1, sizeof *joint); /* holds the list; never queued */
 	if (!joint)
@@ -282,7 +306,9 @@ static void drain(struct sim_ctx *ctx, struct sim_stream *only)
 			abort();
 	for (int i = 0; i < joint->dep_count; i++)
 		sim_op_wait(joint->deps[i]);
+	bool waited = joint->dep_count > 0;
 	sim_op_put(joint);
+	return waited;
 }
 
 void sim_stream_drain(struct sim_stream *s)
@@ -328,17 +354,19 @@ CUresult sim_ctx_join(struct sim_ctx *ctx, struct sim_cmd *cmd, struct sim_op **
 	return result;
 }
 
-void sim_device_drain(struct sim_device *dev)
+bool sim_device_drain(struct sim_device *dev)
 {
+	bool waited = false;
 	for (struct sim_ctx *ctx = sim.contexts; ctx; ctx = ctx->next)
 		if (ctx->dev == dev)
-			drain(ctx, NULL);
+			waited = drain(ctx, NULL) || waited;
+	return waited;
 }
 
 void sim_device_stop_and_drain(struct sim_device *dev)
 {
 	dev->stall++;
-	sim_device_drain(dev);
+	sim.free_waits += sim_device_drain(dev);
 	dev->stall--;
-	pthread_cond_broadcast(&sim.done);
+	pthread_cond_broadcast(&sim.stall_ended);
 }

@@ -20,6 +20,9 @@
  * and in the simulated driver alone:
  *   saxpy(y 64, x 64, n 64, a float)     y[i] += a * x[i]
  *   empty(), trap()                      trap: CUDA_ERROR_LAUNCH_FAILED
+ *   tag_fill(ptr 64, bytes 64, tag 64)   marks a block: all words, or some when it is large
+ *   tag_check(ptr 64, bytes 64, tag 64, wrong 64)  adds the number of words that lost the mark
+ *                                        to the pinned 64-bit *wrong; ptr, bytes: multiples of 8
  */
 #ifndef SIMRT_H
 #define SIMRT_H

@@ -1,0 +1,19 @@
+/*
+ * sim_kernel.h - what files with simulated kernels share.
+ */
+#ifndef SIM_KERNEL_H
+#define SIM_KERNEL_H
+
+#include "sim_internal.h"
+
+#pragma GCC visibility push(hidden)
+
+/* As sim_translate, for memory that a kernel can reach: not pageable memory. Lock held. */
+unsigned char *sim_kernel_reach(uintptr_t addr, size_t *n, struct sim_phys **phys);
+
+/* sim_tag.c */
+CUresult sim_k_tag_fill(struct sim_ctx *ctx, const uint64_t *arg);
+CUresult sim_k_tag_check(struct sim_ctx *ctx, const uint64_t *arg);
+
+#pragma GCC visibility pop
+#endif
