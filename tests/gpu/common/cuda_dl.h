@@ -40,7 +40,13 @@
 	X(cuMemsetD32Async) X(cuStreamAddCallback) X(cuStreamWriteValue32_v2) X(cuStreamWaitEvent_ptsz) \
 	X(cuStreamQuery_ptsz) X(cuStreamGetCtx) X(cuEventRecord_ptsz) X(cuLaunchHostFunc_ptsz) \
 	X(cuStreamBeginCapture) X(cuStreamBeginCapture_v2_ptsz) X(cuStreamEndCapture_ptsz) \
-	X(cuDevicePrimaryCtxGetState)
+	X(cuDevicePrimaryCtxGetState) X(cuDeviceTotalMem_v2) \
+	X(cuMemAllocPitch_v2) X(cuPointerSetAttribute) X(cuIpcGetMemHandle) X(cuIpcOpenMemHandle_v2) \
+	X(cuIpcCloseMemHandle) X(cuMemAllocFromPoolAsync) X(cuMemAllocAsync_ptsz) X(cuMemFreeAsync_ptsz) \
+	X(cuMemPoolCreate) X(cuMemPoolDestroy) X(cuMemPoolTrimTo) X(cuMemPoolSetAttribute) \
+	X(cuMemPoolGetAttribute) X(cuDeviceGetDefaultMemPool) X(cuGraphGetNodes) X(cuGraphNodeGetType) \
+	X(cuMemCreate) X(cuMemRelease) X(cuMemAddressReserve) X(cuMemAddressFree) X(cuMemMap) X(cuMemUnmap) \
+	X(cuMemSetAccess)
 /* clang-format on */
 
 struct cuda_dl {
