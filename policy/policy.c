@@ -36,6 +36,11 @@ void policies_context_gone(void *ctx, int device)
 	WALK(context_gone, ctx, device);
 }
 
+void policies_quiet(bool on)
+{
+	WALK(quiet, on);
+}
+
 void policies_fork_child(void)
 {
 	WALK(fork_child);

@@ -9,6 +9,8 @@
 #ifndef TURBO_POLICY_H
 #define TURBO_POLICY_H
 
+#include <stdbool.h>
+
 /* All members but name may be NULL: not interested. */
 struct policy {
 	const char *name;
@@ -21,6 +23,9 @@ struct policy {
 	 * handles still work. With NULL: the primary context of `device` has just been
 	 * reset or released for good, and its handles are dead. */
 	void (*context_gone)(void *ctx, int device);
+	/* true: a primary context is about to be reset, so threads of the policy's own make no
+	 * driver call until quiet(false). Nests. */
+	void (*quiet)(bool on);
 	/* Forked child, in the atfork handler: async-signal-safe work only. */
 	void (*fork_child)(void);
 	/* The process exits: stop taking calls. No driver call (it may be gone). */
@@ -35,6 +40,7 @@ extern const int policy_count;
 void policies_start(void);
 void policies_cuda_ready(void);
 void policies_context_gone(void *ctx, int device);
+void policies_quiet(bool on);
 void policies_fork_child(void);
 void policies_stop(void);
 

@@ -228,13 +228,38 @@ static void primary_released(CUdevice device, CUresult status)
 	errno = saved;
 }
 
+/* Threads of the policies' own must not use a context that is going. */
+static bool quiet_begin(void)
+{
+	int saved;
+
+	if (guard_inside() || !life_cuda())
+		return false;
+	saved = enter();
+	policies_quiet(true);
+	leave(saved);
+	return true;
+}
+
+static void quiet_end(bool begun)
+{
+	int saved = errno;
+
+	if (begun)
+		policies_quiet(false);
+	errno = saved;
+}
+
 #define PRIMARY(symbol, told)                     \
 	TURBO_EXPORT CUresult symbol(CUdevice device) \
 	{                                             \
 		CUresult status;                          \
+		bool quiet;                               \
 		stats_call(HOOK_##symbol);                \
+		quiet = quiet_begin();                    \
 		status = REAL(symbol)(device);            \
 		told(device, status);                     \
+		quiet_end(quiet);                         \
 		return status;                            \
 	}
 

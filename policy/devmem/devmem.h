@@ -23,6 +23,9 @@ enum devmem_mode { DEVMEM_OFF, DEVMEM_CACHE, DEVMEM_DEFERRED, DEVMEM_STREAM };
  * the policy has switched itself off. One relaxed load: a stale value only passes a call through. */
 extern int devmem_mode;
 
+/* What is kept for this long without being asked for goes back to the driver. */
+#define CACHE_IDLE_NS 2000000000ull
+
 /* ---- cuMemAlloc, cuMemFree ---- */
 
 bool devmem_alloc(CUdeviceptr *ptr, size_t bytes, CUresult *status);

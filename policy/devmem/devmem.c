@@ -1,0 +1,170 @@
+/* devmem.c - device memory: the modes, the policy's life, and which part serves which call. */
+#define _GNU_SOURCE
+#include "devmem.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <stdint.h>
+#include <stdio.h>
+
+#include "answers_peers.h"
+#include "block.h"
+#include "bound.h"
+#include "cache.h"
+#include "debugger.h"
+#include "info.h"
+#include "keeper.h"
+#include "log.h"
+#include "options.h"
+#include "real.h"
+#include "sites.h"
+#include "stats.h"
+
+int devmem_mode = DEVMEM_OFF;
+
+static void set_mode(int mode)
+{
+	__atomic_store_n(&devmem_mode, mode, __ATOMIC_RELAXED);
+}
+
+static int mode_now(void)
+{
+	return __atomic_load_n(&devmem_mode, __ATOMIC_RELAXED);
+}
+
+/* ---- around the program's calls ---- */
+
+struct entry {
+	int saved, cancel;
+};
+
+/* We wait, which is where a thread may be cancelled: it would leave what it holds behind. */
+static struct entry enter(void)
+{
+	struct entry e = {.saved = errno};
+	pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &e.cancel);
+	return e;
+}
+
+static void leave(struct entry e)
+{
+	pthread_setcancelstate(e.cancel, NULL);
+	errno = e.saved;
+}
+
+bool devmem_alloc(CUdeviceptr *ptr, size_t bytes, CUresult *status)
+{
+	if (mode_now() == DEVMEM_OFF)
+		return false;
+	struct entry e = enter();
+	bool taken = cache_alloc(ptr, bytes, status);
+	if (taken && *status == CUDA_SUCCESS)
+		sites_alloc(*ptr, bytes);
+	leave(e);
+	return taken;
+}
+
+bool devmem_free(CUdeviceptr ptr, CUresult *status)
+{
+	if (mode_now() == DEVMEM_OFF)
+		return false;
+	struct entry e = enter();
+	sites_free(ptr);
+	bool taken = cache_free(ptr, status);
+	leave(e);
+	return taken;
+}
+
+void devmem_info(size_t *free_bytes, size_t total_bytes)
+{
+	if (mode_now() == DEVMEM_OFF || !free_bytes)
+		return;
+	struct entry e = enter();
+	info_add(free_bytes, total_bytes);
+	leave(e);
+}
+
+void devmem_synchronized(CUcontext ctx)
+{
+	if (mode_now() == DEVMEM_OFF)
+		return;
+	struct entry e = enter();
+	cache_synchronized(ctx);
+	leave(e);
+}
+
+/* ---- life ---- */
+
+static bool driver_complete(void)
+{
+	return REAL_HAS(cuMemAlloc_v2) && REAL_HAS(cuMemFree_v2) && REAL_HAS(cuCtxGetCurrent) &&
+		   REAL_HAS(cuCtxGetDevice) && REAL_HAS(cuCtxPushCurrent_v2) && REAL_HAS(cuCtxPopCurrent_v2) &&
+		   REAL_HAS(cuCtxSynchronize) && REAL_HAS(cuThreadExchangeStreamCaptureMode) &&
+		   REAL_HAS(cuDeviceTotalMem_v2) && REAL_HAS(cuDevicePrimaryCtxGetState) &&
+		   REAL_HAS(cuDevicePrimaryCtxRetain) && REAL_HAS(cuDevicePrimaryCtxRelease_v2) &&
+		   REAL_HAS(cuEventCreate) && REAL_HAS(cuEventQuery) && REAL_HAS(cuEventDestroy_v2);
+}
+
+static void cuda_ready(void)
+{
+	int mode = (int)option_get(OPT_DEVMEM);
+	if (mode == DEVMEM_OFF)
+		return;
+	if (debugger_attached())
+		return; /* said */
+	if (!driver_complete()) {
+		log_warn("devmem: this driver lacks functions that the cache needs; allocations pass through");
+		return;
+	}
+	if (mode == DEVMEM_DEFERRED && !REAL_HAS(cuCtxRecordEvent)) {
+		log_warn("devmem: this driver has no cuCtxRecordEvent; TURBO_DEVMEM=deferred acts as cache");
+		mode = DEVMEM_CACHE;
+	}
+	bound_start();
+	set_mode(mode);
+}
+
+static void context_gone(void *ctx, int device)
+{
+	space_context_gone(ctx, device);
+	if (ctx)
+		peers_forget(ctx);
+}
+
+static void fork_child(void)
+{
+	set_mode(DEVMEM_OFF);
+	block_fork_child();
+	space_fork_child();
+	keeper_fork_child();
+	bound_fork_child();
+	peers_fork_child();
+	sites_fork_child();
+}
+
+/* The driver may be gone: what is kept goes with the process. */
+static void stop(void)
+{
+	set_mode(DEVMEM_OFF);
+	keeper_quiet(true);
+	bound_stop();
+}
+
+static int summary(char *buf, int size)
+{
+	uint64_t hits = stats_get(STATS_DEVMEM_CACHE_HITS), misses = stats_get(STATS_DEVMEM_CACHE_MISSES);
+	if (!hits)
+		return 0;
+	return snprintf(buf, (size_t)size, "cuMemAlloc       %llu of %llu allocations without a driver call\n",
+					(unsigned long long)hits, (unsigned long long)(hits + misses));
+}
+
+const struct policy devmem_policy = {
+	.name = "devmem",
+	.cuda_ready = cuda_ready,
+	.context_gone = context_gone,
+	.quiet = keeper_quiet,
+	.fork_child = fork_child,
+	.stop = stop,
+	.summary = summary,
+};

@@ -1,0 +1,17 @@
+/* info.c - see info.h. */
+#include "info.h"
+
+#include "bound.h"
+#include "cache.h"
+#include "real.h"
+
+void info_add(size_t *free_bytes, size_t total)
+{
+	CUdevice device;
+	if (REAL(cuCtxGetDevice)(&device) != CUDA_SUCCESS || device < 0 || device >= SPACE_DEVICES)
+		return;
+	size_t kept = bound_kept(device);
+	if (*free_bytes >= total)
+		return;
+	*free_bytes = kept < total - *free_bytes ? *free_bytes + kept : total;
+}
