@@ -158,9 +158,10 @@ BENCH_PROGS := $(call progs,$(BENCH_C))
 # $(1): source with the main()
 parts = $(if $(filter %/main.c,$(1)),$(wildcard $(dir $(1))*.c),$(1) $(filter-out $(MAIN_C),$(wildcard $(1:.c=_*.c))))
 # Archives of the suite's own common/ and of tests/gpu/common, which all suites use; a program
-# links of them what it needs.
+# links of them what it needs, its own suite's first.
 COMMON_DIRS := $(wildcard tests/*/common)
-common_of = $(patsubst %,$(OBJ)/%.a,$(sort $(filter $(dir $(1))common tests/gpu/common,$(COMMON_DIRS))))
+common_of = $(patsubst %,$(OBJ)/%.a,$(filter $(dir $(1))common,$(COMMON_DIRS)) \
+	$(filter-out $(dir $(1))common,$(filter tests/gpu/common,$(COMMON_DIRS))))
 
 .DELETE_ON_ERROR:
 .SECONDARY:
