@@ -1,12 +1,13 @@
 #!/usr/bin/env python3
-"""make bench-gpu: host/device copies, pinned, native and staged, side by side.
+"""make bench-gpu: host/device copies, and allocation, with and without libturbo, side by side.
 
-    run_bench.py [--quick] [--rounds N] [--env NAME=VALUE,...] [--markdown FILE] [--json FILE]
+    run_bench.py [--only copy|mem] [--quick] [--rounds N] [--env NAME=VALUE,...] [--markdown FILE] [--json FILE]
     run_bench.py --sweep 'TURBO_COPY_THREADS=4;TURBO_COPY_THREADS=8,TURBO_COPY_RING_MB=64' [--quick]
 
 copy_bench runs bare and with libturbo.so preloaded in turns, at least three rounds, each in a process
 of its own; the table shows medians over the rounds. pinned: the driver's pinned copy, measured in the
-same processes; native: the driver's pageable copy; staged: the same call with libturbo.so.
+same processes; native: the driver's pageable copy; staged: the same call with libturbo.so. Allocation:
+bench_mem.py.
 Exit status: 0, 1 a limit is missed or bytes were wrong, 77 no GPU.
 """
 import argparse
@@ -17,6 +18,7 @@ import time
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), *[os.pardir] * 3, "tests", "gpu"))
 import harness as h  # noqa: E402
+import bench_mem  # noqa: E402
 import bench_table as table  # noqa: E402
 
 ALL = "4,64,1K,4K,16K,64K,256K,512K,1M,2M,4M,8M,16M,37M,64M,128M,256M,512M,1G"
@@ -116,34 +118,55 @@ def parse_env(text):
     return env
 
 
-def bench(a):
-    env = parse_env(a.env)
+def bench_copies(a, env):
+    """(text, Markdown, figures, problems)"""
     settings = [("native", h.BARE, {}), ("staged", h.PRELOADED, env)]
     merged, rounds, wrong = rounds_of(settings, QUICK_CELLS if a.quick else FULL_CELLS, a)
     if not a.quick:
         small_rounds(settings, merged)
     rows = table.rows(merged["native"], merged["staged"])
-    machine = h.machine()
+    passed = passed_through(env)
+    about = table.about(h.machine(), rounds, command_line(a), env)
+    missed = [r for r in rows + passed if r["verdict"] in ("MISS", "not preloaded")]
+    problems = ["WRONG BYTES %s" % line for line in wrong]
+    problems += ["%d of %d copy limits missed" % (len(missed), len(rows) + len(passed))] if missed else []
+    figures = {"rounds": rounds, "env": env, "rows": rows, "passed": passed, "wrong": wrong}
+    return (about + "\n" + table.text(rows) + table.pass_text(passed),
+            table.markdown(rows, about) + table.pass_markdown(passed), figures, problems)
+
+
+def bench_memory(a):
+    rows, problems = bench_mem.rows(a.quick)
+    missed = [r for r in rows if r["verdict"] == "MISS"]
+    problems += ["%d of %d memory limits missed" % (len(missed), len(rows))] if missed else []
+    about = table.about(h.machine(), bench_mem.ROUNDS, command_line(a), {})
+    return about + "\n" + bench_mem.text(rows), bench_mem.markdown(rows), {"memory": rows}, problems
+
+
+def command_line(a):
     files = {"--markdown", "--json", a.markdown, a.json}
     options = " ".join(x for x in sys.argv[1:] if x.partition("=")[0] not in files)
-    command = "make bench-gpu" + (" ARGS='%s'" % options if options else "")
-    about = table.about(machine, rounds, command, env)
-    print(about)
-    print(table.text(rows))
-    passed = passed_through(env)
-    print(table.pass_text(passed))
-    missed = [r for r in rows + passed if r["verdict"] in ("MISS", "not preloaded")]
-    for line in wrong:
-        print("WRONG BYTES %s" % line)
-    print("%d rows, %d limits missed, %d cells with wrong bytes" % (len(rows) + len(passed), len(missed), len(wrong)))
+    return "make bench-gpu" + (" ARGS='%s'" % options if options else "")
+
+
+def bench(a):
+    parts = []
+    if a.only in (None, "copy"):
+        parts.append(bench_copies(a, parse_env(a.env)))
+        print(parts[-1][0], flush=True)
+    if a.only in (None, "mem"):
+        parts.append(bench_memory(a))
+        print(parts[-1][0], flush=True)
+    problems = [line for part in parts for line in part[3]]
+    print("\n".join(problems or ["every limit kept"]))
     if a.markdown:
         with open(a.markdown, "w") as f:
-            f.write(table.markdown(rows, about) + table.pass_markdown(passed))
+            f.write("".join(part[1] for part in parts))
     if a.json:
         with open(a.json, "w") as f:
-            json.dump({"machine": machine, "date": time.strftime("%Y-%m-%d"), "rounds": rounds, "env": env,
-                       "rows": rows, "passed": passed, "wrong": wrong}, f, indent=1)
-    return 1 if missed or wrong else 0
+            figures = {k: v for part in parts for k, v in part[2].items()}
+            json.dump({"machine": h.machine(), "date": time.strftime("%Y-%m-%d"), **figures}, f, indent=1)
+    return 1 if problems else 0
 
 
 def sweep(a):
@@ -159,7 +182,8 @@ def sweep(a):
 
 
 def main():
-    p = argparse.ArgumentParser(description="copy benchmarks on a real GPU")
+    p = argparse.ArgumentParser(description="benchmarks on a real GPU")
+    p.add_argument("--only", choices=("copy", "mem"), help="copies, or allocation, only")
     p.add_argument("--quick", action="store_true", help="fewer sizes, at most 75 s")
     p.add_argument("--rounds", type=int, metavar="N", help="exactly N rounds (default: 3, more while time is left)")
     p.add_argument("--cell-ms", type=int, metavar="N", help="time for each cell")
