@@ -236,10 +236,11 @@ $(ARCHIVE): $(LIB_O)
 	$(call say,AR,$@)
 	$(Q)rm -f $@ && ar rcs $@ $(LIB_O)
 
-# The command takes the option table and the stats format from the library's own objects.
+# The command takes the option table and the stats format from the library's own objects. libc
+# comes first: the archive has a dlsym of its own.
 $(COMMAND): $(TOOL_O) $(ARCHIVE)
 	$(call say,LD,$@)
-	$(Q)$(CC) $(SAN_FLAGS) -pthread $(LDFLAGS) -o $@ $(TOOL_O) $(ARCHIVE) $(LDLIBS)
+	$(Q)$(CC) $(SAN_FLAGS) -pthread $(LDFLAGS) -o $@ $(TOOL_O) -ldl -lc $(ARCHIVE) -lz $(LDLIBS)
 
 # -Bsymbolic: the real driver never calls itself through exported symbols either, so an
 # interposer must not see the simulator's inner calls.
@@ -299,7 +300,7 @@ $(UNIT_TESTS): $(ARCHIVE)
 	$(call say,LD,$@)
 	@mkdir -p $(@D)
 	$(Q)$(CC) -pthread $(SAN_FLAGS) -Wl,-z,muldefs -o $@ $(filter %.o,$^) \
-		$(COMMON) $(ARCHIVE) $(link_cmocka) $(LDLIBS)
+		$(COMMON) $(ARCHIVE) $(link_cmocka) -Wl,--as-needed -lz -Wl,--no-as-needed $(LDLIBS)
 
 $(SIM_TESTS): $(SIM)
 	$(call say,LD,$@)

@@ -33,6 +33,40 @@ const struct command commands[] = {
 		"environment sets.\n",
 	},
 	{
+		"replay",
+		cmd_replay,
+		"replay TRACE... [--mode M]... [--limit BYTES] [--touch] [--sim] [--json]\n"
+		"       turbo replay --generate SHAPE [--seed N] [--ops N] [-o FILE]\n"
+		"       turbo replay --import SNAPSHOT [-o FILE]",
+		"replay allocation traces against the driver",
+		"  --mode M         bare      cuMemAlloc and cuMemFree, without libturbo\n"
+		"                   cache, deferred   the same, with libturbo and TURBO_DEVMEM=M\n"
+		"                   stream    cuMemAllocAsync and cuMemFreeAsync, with TURBO_DEVMEM=stream\n"
+		"                   pool      the same, without libturbo: the driver's pool, keeping all\n"
+		"                   may be given again; without it all but pool are replayed\n"
+		"  --limit BYTES    so much of each device's memory may be used; K, M, G, T: powers of 1024\n"
+		"  --touch          write to the beginning of every block, on its stream\n"
+		"  --sim            on the simulated driver, where there is no GPU\n"
+		"  --json           a list with one object for each trace and mode\n"
+		"  --generate SHAPE write a trace: varlen, growing, moe, checkpoint, streams or oneshot;\n"
+		"                   of at least --ops N operations (20000), the same for the same --seed (1)\n"
+		"  --import FILE    write a trace from a memory snapshot of PyTorch\n"
+		"  -o FILE          where to (standard output); compressed when it ends in .gz\n"
+		"\n"
+		"Each mode is replayed by a process of its own. NS/OP is the time of all operations by\n"
+		"their number. RES is the most memory reserved: of a pool what it says itself, else what the\n"
+		"driver's cuMemGetInfo has lost, looked at every 1024 operations and where the most that was\n"
+		"live grows; other processes on the device would show in it. LIVE is the most that was\n"
+		"allocated, RATIO their quotient. CALLS are calls that reached the driver. OOM counts\n"
+		"allocations for which there was no memory; they and their frees are left out.\n"
+		"\n"
+		"A trace is a text, gzip or not. Its first line is `turbo-alloc-trace 1`, then one line each:\n"
+		"  a ID BYTES STREAM [DEVICE]   allocate block ID         s STREAM   wait for it\n"
+		"  f ID STREAM [DEVICE]         free it                   d STREAM   destroy it\n"
+		"  w STREAM STREAM              the first waits for the second    # a comment\n"
+		"A bad line is named with its number, status 1. TURBO_DEVMEM_TRACE=FILE records one.\n",
+	},
+	{
 		"stats",
 		cmd_stats,
 		"stats [PID] [--json] [--all]",
