@@ -1,0 +1,222 @@
+/*
+ * answers.c - what the program is told about memory that the policy holds.
+ *
+ * The driver knows whole driver allocations only: it says that memory is live which the program
+ * has freed, and tells the size that the first owner got. So its answer is corrected for
+ * blocks of the table, found by the base that the driver itself names. About memory that
+ * the program has freed the driver is asked again, with an address that is nobody's: what it
+ * says then, in status and values, is what it says about freed memory.
+ *
+ * The cost for memory that is not ours is the lookup. The plural query asks for the base along with the rest.
+ */
+#include <cuda.h>
+#include <stdint.h>
+#include <string.h>
+
+#include "answers_peers.h"
+#include "block.h"
+#include "devmem.h"
+#include "real.h"
+#include "stats.h"
+
+enum whose {
+	WHOSE_OTHER, /* the driver's answer stands */
+	WHOSE_LIVE,  /* the program's, from us */
+	WHOSE_FREED, /* ours: the program has freed it, or was never given so much */
+};
+
+struct owner {
+	enum whose whose;
+	CUdeviceptr base;
+	size_t bytes;                 /* that the program asked for */
+	unsigned long long buffer_id; /* 0: the driver's */
+};
+
+/* `base` is what the driver says. */
+static struct owner owner_at(CUdeviceptr ptr, CUdeviceptr base)
+{
+	struct block_view view;
+
+	if (!base || !block_look(base, &view))
+		return (struct owner){WHOSE_OTHER, 0, 0, 0};
+	if (view.state != BLOCK_LIVE || ptr - base >= view.asked)
+		return (struct owner){WHOSE_FREED, 0, 0, 0};
+	return (struct owner){WHOSE_LIVE, base, view.asked, view.buffer_id};
+}
+
+/* The allocation around `ptr`, as the driver has it; false: it knows of none. The plural call, because the
+ * singular one raises an error that a debugger or profiler would show. Needs no context. */
+static bool allocation_at(CUdeviceptr ptr, CUdeviceptr *base, size_t *bytes)
+{
+	CUpointer_attribute what[] = {CU_POINTER_ATTRIBUTE_RANGE_START_ADDR, CU_POINTER_ATTRIBUTE_RANGE_SIZE};
+	void *where[] = {base, bytes};
+
+	*base = 0;
+	*bytes = 0;
+	return REAL(cuPointerGetAttributes)(2, what, where, ptr) == CUDA_SUCCESS && *base && *bytes;
+}
+
+static struct owner owner_of(CUdeviceptr ptr)
+{
+	CUdeviceptr base;
+	size_t bytes;
+
+	if (block_count() == 0 || !allocation_at(ptr, &base, &bytes))
+		return (struct owner){WHOSE_OTHER, 0, 0, 0};
+	return owner_at(ptr, base);
+}
+
+/* ---- ranges ---- */
+
+CUresult devmem_range(CUdeviceptr *base, size_t *bytes, CUdeviceptr ptr)
+{
+	CUdeviceptr start = 0;
+	size_t size = 0;
+	CUresult status;
+	struct owner owner;
+
+	if (!base && !bytes)
+		return REAL(cuMemGetAddressRange_v2)(base, bytes, devmem_asked(ptr));
+	status = REAL(cuMemGetAddressRange_v2)(&start, &size, ptr);
+	if (status != CUDA_SUCCESS)
+		return status;
+	owner = owner_at(ptr, start);
+	if (owner.whose == WHOSE_FREED)
+		return REAL(cuMemGetAddressRange_v2)(base, bytes, DEVMEM_NOBODYS);
+	if (base)
+		*base = start;
+	if (bytes)
+		*bytes = owner.whose == WHOSE_LIVE ? owner.bytes : size;
+	return CUDA_SUCCESS;
+}
+
+/* ---- attributes ---- */
+
+static void correct(CUpointer_attribute attribute, void *value, const struct owner *owner)
+{
+	if (!value || owner->whose != WHOSE_LIVE)
+		return;
+	switch (attribute) {
+	case CU_POINTER_ATTRIBUTE_RANGE_SIZE: memcpy(value, &owner->bytes, sizeof(owner->bytes)); break;
+	case CU_POINTER_ATTRIBUTE_BUFFER_ID:
+		if (owner->buffer_id)
+			memcpy(value, &owner->buffer_id, sizeof(owner->buffer_id));
+		break;
+	default: break;
+	}
+}
+
+CUresult devmem_attribute(void *value, CUpointer_attribute attribute, CUdeviceptr ptr)
+{
+	CUresult status = REAL(cuPointerGetAttribute)(value, attribute, ptr);
+	struct owner owner;
+
+	if (status != CUDA_SUCCESS)
+		return status;
+	owner = owner_of(ptr);
+	if (owner.whose == WHOSE_FREED)
+		return REAL(cuPointerGetAttribute)(value, attribute, DEVMEM_NOBODYS);
+	correct(attribute, value, &owner);
+	/* The tokens open the memory to other devices. */
+	if (attribute == CU_POINTER_ATTRIBUTE_P2P_TOKENS && owner.whose == WHOSE_LIVE)
+		devmem_keep_out(ptr, 1);
+	return status;
+}
+
+/* All attributes that there are, and one. */
+#define ATTRIBUTES_MAX 32
+
+/* What the driver leaves alone when it knows nothing of an address. */
+static bool is_left_alone(CUpointer_attribute attribute)
+{
+	return attribute == CU_POINTER_ATTRIBUTE_RANGE_START_ADDR || attribute == CU_POINTER_ATTRIBUTE_RANGE_SIZE;
+}
+
+/* The answers about freed memory; `before` holds what was in *values[i] before the driver wrote there. */
+static CUresult freed_attributes(unsigned count, CUpointer_attribute *attributes, void **values,
+								 CUdeviceptr ptr, const uint64_t *before)
+{
+	CUdeviceptr named;
+	CUresult status;
+
+	for (unsigned i = 0; i < count; i++)
+		if (is_left_alone(attributes[i]))
+			memcpy(values[i], &before[i], sizeof(before[i]));
+	status = REAL(cuPointerGetAttributes)(count, attributes, values, DEVMEM_NOBODYS);
+	if (status != CUDA_SUCCESS)
+		return status;
+	/* An unknown address is called a host pointer to itself. */
+	for (unsigned i = 0; i < count; i++) {
+		if (attributes[i] != CU_POINTER_ATTRIBUTE_HOST_POINTER &&
+			attributes[i] != CU_POINTER_ATTRIBUTE_DEVICE_POINTER)
+			continue;
+		memcpy(&named, values[i], sizeof(named));
+		if (named == DEVMEM_NOBODYS)
+			memcpy(values[i], &ptr, sizeof(ptr));
+	}
+	return status;
+}
+
+CUresult devmem_attributes(unsigned count, CUpointer_attribute *attributes, void **values, CUdeviceptr ptr)
+{
+	CUpointer_attribute what[ATTRIBUTES_MAX];
+	void *where[ATTRIBUTES_MAX];
+	uint64_t before[ATTRIBUTES_MAX];
+	CUdeviceptr base = 0;
+	struct owner owner;
+	CUresult status;
+
+	if (!count || count >= ATTRIBUTES_MAX || !attributes || !values || block_count() == 0)
+		return REAL(cuPointerGetAttributes)(count, attributes, values, ptr);
+	for (unsigned i = 0; i < count; i++) {
+		what[i] = attributes[i];
+		where[i] = values[i];
+		if (is_left_alone(what[i]) && where[i])
+			memcpy(&before[i], where[i], sizeof(before[i]));
+	}
+	what[count] = CU_POINTER_ATTRIBUTE_RANGE_START_ADDR;
+	where[count] = &base;
+	status = REAL(cuPointerGetAttributes)(count + 1, what, where, ptr);
+	if (status != CUDA_SUCCESS)
+		return status;
+	owner = owner_at(ptr, base);
+	if (owner.whose == WHOSE_FREED)
+		return freed_attributes(count, attributes, values, ptr, before);
+	for (unsigned i = 0; i < count; i++)
+		correct(attributes[i], values[i], &owner);
+	return status;
+}
+
+/* ---- memory that is shown to others ---- */
+
+CUdeviceptr devmem_asked(CUdeviceptr ptr)
+{
+	return owner_of(ptr).whose == WHOSE_FREED ? DEVMEM_NOBODYS : ptr;
+}
+
+bool devmem_is_heap(CUdeviceptr ptr)
+{
+	(void)ptr;
+	return false;
+}
+
+void devmem_keep_out(CUdeviceptr ptr, size_t bytes)
+{
+	CUdeviceptr end = ptr + bytes, base;
+	size_t size;
+
+	while (ptr < end && allocation_at(ptr, &base, &size)) {
+		block_flag(base, BLOCK_KEEP_OUT);
+		ptr = base + size;
+	}
+}
+
+/* ---- peer access ---- */
+
+void devmem_peer(CUcontext owner, bool enabled)
+{
+	CUcontext current = NULL;
+
+	if (REAL(cuCtxGetCurrent)(&current) == CUDA_SUCCESS)
+		peers_set(owner, current, enabled);
+}
