@@ -37,6 +37,8 @@ extern struct check_fixture fx;
 /* Around each case; a case that resets the device opens it again itself. */
 const char *fixture_open(void);
 void fixture_close(void);
+/* Closes, and lets the primary context go, which lives on between cases. */
+void fixture_end_context(void);
 
 /* ---- tags ---- */
 

@@ -184,7 +184,7 @@ static const char *primary_context_released(void)
 		TRY(cu.cuMemFree_v2(p));
 		TRY(cu.cuMemAllocAsync(&p, N, fx.stream[STREAM_B]));
 		TRY(cu.cuMemFreeAsync(p, fx.stream[STREAM_B]));
-		fixture_close();
+		fixture_end_context();
 		STEP(fixture_open());
 	}
 	return NULL;

@@ -22,6 +22,7 @@ struct check_fixture fx;
 static CUdeviceptr slots;  /* SLOTS pairs of parts, on the device */
 static uint32_t *slots_at; /* the same in pinned memory */
 static uint32_t used;      /* atomic: slots taken; slot i expects tag_of(i) */
+static bool held;          /* the primary context stays between cases: making one takes its time */
 
 static uint32_t tag_of(uint32_t slot)
 {
@@ -49,6 +50,9 @@ const char *fixture_open(void)
 	TRY(cu.cuDeviceGet(&fx.dev, 0));
 	TRY(cu.cuDeviceTotalMem_v2(&fx.total, fx.dev));
 	TRY(cu.cuDevicePrimaryCtxRetain(&fx.ctx, fx.dev));
+	if (!held)
+		TRY(cu.cuDevicePrimaryCtxRetain(&fx.ctx, fx.dev));
+	held = true;
 	TRY(cu.cuCtxSetCurrent(fx.ctx));
 	STEP(kernels_load(&fx.kernels));
 	kernels_current = &fx.kernels;
@@ -77,6 +81,14 @@ void fixture_close(void)
 	cu.cuMemFreeHost(slots_at);
 	cu.cuMemFreeHost(fx.flag);
 	cu.cuDevicePrimaryCtxRelease_v2(fx.dev);
+}
+
+void fixture_end_context(void)
+{
+	fixture_close();
+	if (held)
+		cu.cuDevicePrimaryCtxRelease_v2(fx.dev);
+	held = false;
 }
 
 /* ---- tags ---- */
