@@ -58,10 +58,13 @@ static bool allocation_at(CUdeviceptr ptr, CUdeviceptr *base, size_t *bytes)
 
 static struct owner owner_of(CUdeviceptr ptr)
 {
+	struct owner owner = owner_at(ptr, ptr); /* most pointers are the base: that needs no call */
 	CUdeviceptr base;
 	size_t bytes;
 
-	if (block_count() == 0 || !allocation_at(ptr, &base, &bytes))
+	if (owner.whose != WHOSE_OTHER)
+		return owner;
+	if (!allocation_at(ptr, &base, &bytes))
 		return (struct owner){WHOSE_OTHER, 0, 0, 0};
 	return owner_at(ptr, base);
 }
@@ -106,6 +109,19 @@ static void correct(CUpointer_attribute attribute, void *value, const struct own
 	}
 }
 
+/* What only the driver's allocation tells, or what has a consequence. */
+static bool needs_base(CUpointer_attribute attribute)
+{
+	return attribute == CU_POINTER_ATTRIBUTE_RANGE_START_ADDR ||
+		   attribute == CU_POINTER_ATTRIBUTE_RANGE_SIZE || attribute == CU_POINTER_ATTRIBUTE_BUFFER_ID ||
+		   attribute == CU_POINTER_ATTRIBUTE_P2P_TOKENS;
+}
+
+/*
+ * Of the other attributes one is true of any owner, and only freed memory is to be told. That is looked
+ * for at the very address: a pointer into the middle of freed memory is not worth a second call of
+ * the driver at every question.
+ */
 CUresult devmem_attribute(void *value, CUpointer_attribute attribute, CUdeviceptr ptr)
 {
 	CUresult status = REAL(cuPointerGetAttribute)(value, attribute, ptr);
@@ -113,7 +129,7 @@ CUresult devmem_attribute(void *value, CUpointer_attribute attribute, CUdevicept
 
 	if (status != CUDA_SUCCESS)
 		return status;
-	owner = owner_of(ptr);
+	owner = needs_base(attribute) ? owner_of(ptr) : owner_at(ptr, ptr);
 	if (owner.whose == WHOSE_FREED)
 		return REAL(cuPointerGetAttribute)(value, attribute, DEVMEM_NOBODYS);
 	correct(attribute, value, &owner);
@@ -166,7 +182,7 @@ CUresult devmem_attributes(unsigned count, CUpointer_attribute *attributes, void
 	struct owner owner;
 	CUresult status;
 
-	if (!count || count >= ATTRIBUTES_MAX || !attributes || !values || block_count() == 0)
+	if (!count || count >= ATTRIBUTES_MAX || !attributes || !values)
 		return REAL(cuPointerGetAttributes)(count, attributes, values, ptr);
 	for (unsigned i = 0; i < count; i++) {
 		what[i] = attributes[i];

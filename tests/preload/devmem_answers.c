@@ -15,6 +15,7 @@
 static CUstream stream;
 static unsigned long long last_id;
 static unsigned reused;
+static bool middle; /* of freed memory: singular questions that any owner has the same answer to */
 static bool pooled; /* the memory is of a pool, whose mappings are the allocator's business */
 
 static CUresult (*get_handle_for_range)(void *, CUdeviceptr, size_t, CUmemRangeHandleType,
@@ -80,6 +81,10 @@ static void print_attributes(CUdeviceptr ptr)
 {
 	for (unsigned i = 0; i < ATTRIBUTES; i++) {
 		uint64_t value[2] = {0x5555, 0x5555};
+		if (middle && attributes[i].which != CU_POINTER_ATTRIBUTE_BUFFER_ID &&
+			attributes[i].which != CU_POINTER_ATTRIBUTE_RANGE_START_ADDR &&
+			attributes[i].which != CU_POINTER_ATTRIBUTE_RANGE_SIZE)
+			continue;
 		CUresult r = cu.cuPointerGetAttribute(value, attributes[i].which, ptr);
 
 		printf("  %s %d", attributes[i].name, r);
@@ -172,7 +177,9 @@ static void sizes(size_t bytes)
 	remember_id(p);
 	print_all("inside", p + bytes / 2);
 	print_all("its last byte", p + bytes - 1);
+	middle = true;
 	print_all("behind it", p + bytes);
+	middle = false;
 
 	p = again(p, bytes);
 	print_all("again", p);
@@ -185,7 +192,9 @@ static void sizes(size_t bytes)
 	print_all(text, p);
 	remember_id(p);
 	print_all("inside", p + less - 1);
+	middle = true;
 	print_all("behind it", p + less);
+	middle = false;
 
 	p = again(p, bytes);
 	print_all("again, for all of it", p);
@@ -193,7 +202,9 @@ static void sizes(size_t bytes)
 	OK(cu.cuMemFree_v2(p));
 	OK(cu.cuCtxSynchronize());
 	print_all("freed", p);
+	middle = true;
 	print_all("freed, inside", p + bytes / 2);
+	middle = false;
 	/* Nothing of the program's can be shown to others any more. */
 	CUipcMemHandle handle;
 	unsigned flag = 1;
