@@ -22,7 +22,7 @@ static unsigned hash_of(CUdeviceptr base)
 static struct shard {
 	pthread_mutex_t lock; /* guards `blocks` and the handles in it; nothing else is taken under it */
 	struct block *blocks;
-} __attribute__((aligned(64))) shards[SHARDS];
+} __attribute__((aligned(64))) shards[SHARDS] = {[0 ... SHARDS - 1] = {.lock = PTHREAD_MUTEX_INITIALIZER}};
 
 static struct {
 	pthread_mutex_t lock;
@@ -32,12 +32,6 @@ static struct {
 static struct shard *shard_of(CUdeviceptr base)
 {
 	return &shards[hash_of(base) >> 8 & (SHARDS - 1)];
-}
-
-__attribute__((constructor)) static void shards_init(void)
-{
-	for (unsigned i = 0; i < SHARDS; i++)
-		pthread_mutex_init(&shards[i].lock, NULL);
 }
 
 /* ---- the store ---- */

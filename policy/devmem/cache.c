@@ -16,6 +16,11 @@
 
 static _Atomic unsigned long long next_buffer_id = FIRST_BUFFER_ID;
 
+static bool deferred(void)
+{
+	return __atomic_load_n(&devmem_mode, __ATOMIC_RELAXED) == DEVMEM_DEFERRED;
+}
+
 /* ---- what is kept; the space's lock is held ---- */
 
 void cache_put(struct space *s, struct block *b)
@@ -102,13 +107,29 @@ static CUresult alloc_real(struct space *s, CUdeviceptr *ptr, size_t rounded, si
 	return r;
 }
 
+static void drain_device(int device)
+{
+	for (unsigned i = 0; i < SPACES; i++) {
+		if (!space_hold(&spaces[i]))
+			continue;
+		if (spaces[i].device == device)
+			defer_drain(&spaces[i]);
+		space_put(&spaces[i]);
+	}
+}
+
+/* What is kept is given back before the program is told that there is no more. */
 static CUresult alloc_miss(struct space *s, CUdeviceptr *ptr, size_t rounded, size_t bytes)
 {
 	stats_add(STATS_DEVMEM_CACHE_MISSES, 1);
 	CUresult r = alloc_real(s, ptr, rounded, bytes);
 	if (r != CUDA_ERROR_OUT_OF_MEMORY)
 		return r;
-	/* A little more than is missing does no harm: the driver's memory may be in pieces. */
+	if (cache_release(NULL, s->device, SIZE_MAX, RELEASE_PRESSURE))
+		r = alloc_real(s, ptr, rounded, bytes);
+	if (r != CUDA_ERROR_OUT_OF_MEMORY || !deferred())
+		return r;
+	drain_device(s->device);
 	if (cache_release(NULL, s->device, SIZE_MAX, RELEASE_PRESSURE))
 		r = alloc_real(s, ptr, rounded, bytes);
 	return r;
@@ -132,6 +153,8 @@ bool cache_alloc(CUdeviceptr *ptr, size_t bytes, CUresult *status)
 	pthread_mutex_lock(&s->lock);
 	struct block *b = cache_take(s, rounded, bytes);
 	pthread_mutex_unlock(&s->lock);
+	if (!b && deferred())
+		b = defer_take(s, rounded, bytes);
 	if (b) {
 		stats_add(STATS_DEVMEM_CACHE_HITS, 1);
 		*ptr = b->base;
@@ -174,15 +197,24 @@ static bool refusal(CUresult r)
 		   (r >= CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED && r <= CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD);
 }
 
-/* Counts why a block of the program's is not kept; false: it is. */
+/* What becomes of a block that the program frees. */
+enum fate {
+	FATE_NONE,    /* not in the table: the driver's business */
+	FATE_TWICE,   /* freed before */
+	FATE_REAL,    /* freed by the driver */
+	FATE_BARRIER, /* kept, after a wait */
+	FATE_DEFERRED /* kept, once a fence has passed */
+};
+
+/* Counts why a block is not kept; false: it is. */
 static bool passes(const struct space *s, const struct block *b)
 {
 	enum stats_counter why;
-	if (capture_live())
+	if (capture_live() && !deferred())
 		why = STATS_DEVMEM_PASS_CAPTURE;
 	else if (__atomic_load_n(&b->flags, __ATOMIC_RELAXED) & BLOCK_KEEP_OUT)
 		why = STATS_DEVMEM_PASS_KEEP_OUT;
-	else if (b->size > bound_room(s->device))
+	else if (b->size > bound_room(s->device) && !deferred())
 		why = STATS_DEVMEM_PASS_LARGE;
 	else
 		return false;
@@ -190,10 +222,27 @@ static bool passes(const struct space *s, const struct block *b)
 	return true;
 }
 
+/* The space's lock is held. The block is in no other thread's hands from now on. */
+static enum fate decide(struct space *s, struct block *b, CUdeviceptr ptr, bool permitted)
+{
+	if (b->base != ptr || b->space != s || b->state == BLOCK_GONE)
+		return FATE_NONE;
+	if (b->state != BLOCK_LIVE)
+		return FATE_TWICE;
+	if (!permitted || passes(s, b)) {
+		b->state = BLOCK_GONE;
+		return FATE_REAL;
+	}
+	if (deferred() && !s->defer.faulted && defer_put(s, b))
+		return FATE_DEFERRED;
+	b->state = BLOCK_BARRIER;
+	return FATE_BARRIER;
+}
+
 /* Waits as the driver's cuMemFree does, and keeps the block. */
 static CUresult free_cached(struct space *s, struct block *b, CUdeviceptr base)
 {
-	CUresult r = space_barrier(s);
+	CUresult r = deferred() ? defer_settle(s) : space_barrier(s);
 	if (r != CUDA_SUCCESS) {
 		CUresult freed = free_as_asked(s, b, base);
 		return freed != CUDA_SUCCESS || refusal(r) ? freed : r;
@@ -211,26 +260,38 @@ static CUresult free_cached(struct space *s, struct block *b, CUdeviceptr base)
 	return CUDA_SUCCESS;
 }
 
+/* In a host function the driver refuses cuMemFree, which waits: so do we, through it. */
+static bool permitted(void)
+{
+	CUcontext current;
+	return !deferred() || REAL(cuCtxGetCurrent)(&current) == CUDA_SUCCESS;
+}
+
 bool cache_free(CUdeviceptr ptr, CUresult *status)
 {
 	struct block *b = ptr ? block_find(ptr) : NULL;
 	struct space *s = b ? b->space : NULL;
 	if (!s || !space_hold(s))
 		return false;
+	bool may = permitted();
 	pthread_mutex_lock(&s->lock);
-	bool ours = b->base == ptr && b->space == s && b->state != BLOCK_GONE, live = b->state == BLOCK_LIVE;
-	bool keep = ours && live && !passes(s, b);
-	if (ours && live)
-		b->state = keep ? BLOCK_BARRIER : BLOCK_GONE;
+	enum fate fate = decide(s, b, ptr, may);
+	bool due = fate == FATE_DEFERRED && defer_due(s);
 	pthread_mutex_unlock(&s->lock);
-	if (keep)
-		*status = free_cached(s, b, ptr);
-	else if (ours && live)
-		*status = free_as_asked(s, b, ptr);
-	else if (ours) /* freed by the program before */
-		*status = CUDA_ERROR_INVALID_VALUE;
+	switch (fate) {
+	case FATE_NONE: break;
+	case FATE_TWICE: *status = CUDA_ERROR_INVALID_VALUE; break;
+	case FATE_REAL: *status = free_as_asked(s, b, ptr); break;
+	case FATE_BARRIER: *status = free_cached(s, b, ptr); break;
+	case FATE_DEFERRED:
+		if (due)
+			defer_advance(s);
+		keeper_wake();
+		*status = CUDA_SUCCESS;
+		break;
+	}
 	space_put(s);
-	return ours;
+	return fate != FATE_NONE;
 }
 
 void cache_synchronized(CUcontext ctx)
@@ -242,6 +303,8 @@ void cache_synchronized(CUcontext ctx)
 	s = space_known(current);
 	if (!s)
 		return;
+	if (deferred())
+		defer_advance(s);
 	keeper_after_wait(s);
 	space_put(s);
 }

@@ -28,7 +28,6 @@ uint32_t bins_of_request(size_t rounded)
 	return SMALL_BINS - 1 + (uint32_t)((rounded + LARGE_STEP - 1) / LARGE_STEP);
 }
 
-/* The last bin whose requests the block satisfies. */
 static uint32_t bin_of_block(size_t size)
 {
 	if (size < LARGE_STEP)
@@ -58,10 +57,15 @@ void bins_close(struct bins *bins)
 	memset(bins, 0, sizeof(*bins));
 }
 
-void bins_put(struct bins *bins, struct block *b)
+uint32_t bins_of_block(const struct bins *bins, const struct block *b)
 {
 	uint32_t bin = bin_of_block(b->size);
-	b->bin = bin < bins->count ? bin : bins->count - 1;
+	return bin < bins->count ? bin : bins->count - 1;
+}
+
+void bins_put(struct bins *bins, struct block *b)
+{
+	b->bin = bins_of_block(bins, b);
 	b->prev = NULL;
 	b->next = bins->head[b->bin];
 	if (b->next)

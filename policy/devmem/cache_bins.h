@@ -33,6 +33,8 @@ uint32_t bins_of_request(size_t rounded);
 /* Bins for a device of that many bytes; pages come with use. False: no memory. */
 bool bins_open(struct bins *bins, size_t device_bytes);
 void bins_close(struct bins *bins);
+/* The last bin whose requests the block satisfies: where bins_put() puts it. */
+uint32_t bins_of_block(const struct bins *bins, const struct block *block);
 void bins_put(struct bins *bins, struct block *block);
 void bins_take(struct bins *bins, struct block *block);
 /* The smallest block for the request, still in its bin, or NULL. */

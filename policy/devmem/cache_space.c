@@ -301,12 +301,14 @@ static bool retire(struct space *s)
 }
 
 /* No driver call: memory and events went with the context, or are about to. */
-static void forget(struct space *s)
+static void forget(struct space *s, bool left)
 {
 	pthread_mutex_lock(&s->lock);
 	bound_sub(s->device, s->cached);
 	s->cached = 0;
 	s->oldest = s->newest = NULL;
+	defer_forget(s, left);
+	atomic_fetch_add(&s->life, 1);
 	bins_close(&s->bins);
 	block_forget(s);
 	pthread_mutex_unlock(&s->lock);
@@ -323,10 +325,10 @@ void space_context_gone(CUcontext ctx, int device)
 			continue;
 		if (!atomic_compare_exchange_strong(&s->state, &state, SPACE_BUILDING))
 			continue;
-		bool left = retire(s);
-		forget(s);
+		bool quiet = retire(s);
+		forget(s, !quiet);
 		atomic_store_explicit(&s->ctx, NULL, memory_order_relaxed);
-		atomic_store_explicit(&s->state, left ? SPACE_NONE : SPACE_LEFT, memory_order_release);
+		atomic_store_explicit(&s->state, quiet ? SPACE_NONE : SPACE_LEFT, memory_order_release);
 	}
 }
 
@@ -337,4 +339,5 @@ void space_fork_child(void)
 		pthread_mutex_init(&spaces[i].lock, NULL);
 		atomic_store(&spaces[i].users, 0);
 	}
+	defer_fork_child();
 }

@@ -19,6 +19,8 @@
 #include <stdint.h>
 
 #include "cache_bins.h"
+#include "cache_defer.h"
+#include "fence.h"
 
 #define SPACES 64 /* contexts; more pass through. One bit each in a mask. */
 #define SPACE_DEVICES 64
@@ -35,6 +37,7 @@ struct space {
 	_Atomic int state; /* enum space_state; release when READY */
 	_Atomic unsigned users;
 	_Atomic CUcontext ctx;
+	_Atomic unsigned life; /* counts the contexts that have ended here; written under the lock */
 	/* Constant while READY. */
 	int device;
 	unsigned long long ctx_id; /* cuCtxGetId; 0: not known */
@@ -44,7 +47,9 @@ struct space {
 	struct bins bins;     /* CACHED blocks by size */
 	struct block *oldest; /* the same by age */
 	struct block *newest;
-	size_t cached; /* their bytes */
+	size_t cached;      /* their bytes */
+	struct defer defer; /* freed blocks whose fence has not passed */
+	struct fence_pool events;
 };
 
 extern struct space spaces[SPACES];

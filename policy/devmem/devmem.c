@@ -113,7 +113,7 @@ static void cuda_ready(void)
 	if (debugger_attached())
 		return; /* said */
 	if (!driver_complete()) {
-		log_warn("devmem: this driver lacks functions that the cache needs; allocations pass through");
+		log_info("devmem: this driver lacks functions that the cache needs; allocations pass through");
 		return;
 	}
 	if (mode == DEVMEM_DEFERRED && !REAL_HAS(cuCtxRecordEvent)) {
@@ -121,6 +121,7 @@ static void cuda_ready(void)
 		mode = DEVMEM_CACHE;
 	}
 	bound_start();
+	keeper_start();
 	set_mode(mode);
 }
 

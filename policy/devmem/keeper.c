@@ -68,10 +68,11 @@ static const char *const submitting[] = {
 	"nccl",
 };
 
+/* Constant after keeper_start(). */
 static uint16_t cells[HOOK_COUNT];
 static unsigned cell_count;
 
-__attribute__((constructor)) static void find_cells(void)
+void keeper_start(void)
 {
 	for (unsigned i = 0; i < HOOK_COUNT; i++)
 		for (unsigned p = 0; p < sizeof(submitting) / sizeof(submitting[0]); p++)
@@ -183,12 +184,24 @@ static bool probe_passed(const struct probe *p, uint64_t patience)
 
 /* ---- giving back ---- */
 
-static bool old_enough(struct space *s, uint64_t before)
+static bool over_bound(int device)
+{
+	return bound_kept(device) > bound_room(device);
+}
+
+/* Something of the space should go back. */
+static bool has_old(struct space *s, uint64_t before)
 {
 	pthread_mutex_lock(&s->lock);
-	bool old = s->oldest && s->oldest->since < before;
+	bool old = s->oldest && (s->oldest->since < before || over_bound(s->device));
 	pthread_mutex_unlock(&s->lock);
 	return old;
+}
+
+static bool release_one(struct space *s, uint64_t before)
+{
+	return cache_release_old(s, before) ||
+		   (over_bound(s->device) && cache_release(s, s->device, 1, RELEASE_BOUND));
 }
 
 /* A bit for each device on which something is old. */
@@ -199,7 +212,7 @@ static uint64_t old_devices(uint64_t before)
 		if (atomic_load_explicit(&spaces[i].state, memory_order_relaxed) != SPACE_READY ||
 			!space_hold(&spaces[i]))
 			continue;
-		if (old_enough(&spaces[i], before))
+		if (has_old(&spaces[i], before))
 			mask |= 1ull << spaces[i].device;
 		space_put(&spaces[i]);
 	}
@@ -214,7 +227,7 @@ static void release_idle(int device, uint64_t before, uint64_t patience)
 		return;
 	if (probe_passed(&p, patience))
 		for (unsigned i = 0; i < p.n; i++)
-			while (!stopped() && keeper_work() == work && cache_release_old(p.at[i].space, before))
+			while (!stopped() && keeper_work() == work && release_one(p.at[i].space, before))
 				;
 	probe_end(&p);
 }
@@ -222,7 +235,7 @@ static void release_idle(int device, uint64_t before, uint64_t patience)
 void keeper_after_wait(struct space *s)
 {
 	uint64_t now = clock_ns(), before = now > CACHE_IDLE_NS ? now - CACHE_IDLE_NS : 0;
-	if (REAL_HAS(cuCtxRecordEvent) && old_enough(s, before))
+	if (REAL_HAS(cuCtxRecordEvent) && has_old(s, before))
 		release_idle(s->device, before, 0);
 }
 
@@ -251,6 +264,9 @@ void keeper_quiet(bool on)
 
 static bool anything_kept(void)
 {
+	for (unsigned i = 0; i < SPACES; i++)
+		if (atomic_load_explicit(&spaces[i].defer.pending, memory_order_relaxed))
+			return true;
 	for (int device = 0; device < SPACE_DEVICES; device++)
 		if (bound_kept(device))
 			return true;
@@ -266,6 +282,22 @@ static void sleep_until_kept(void)
 	atomic_store(&keeper.asleep, 0);
 }
 
+/* A program that makes no call any more leaves freed blocks behind a fence, or without one. */
+static void advance_pending(void)
+{
+	for (unsigned i = 0; i < SPACES; i++) {
+		struct space *s = &spaces[i];
+		if (!atomic_load_explicit(&s->defer.pending, memory_order_relaxed) || !space_hold(s))
+			continue;
+		if (enter()) {
+			if (!stopped())
+				defer_advance(s);
+			atomic_store(&keeper.inside, 0);
+		}
+		space_put(s);
+	}
+}
+
 static void *keeper_main(void *arg)
 {
 	(void)arg;
@@ -276,6 +308,7 @@ static void *keeper_main(void *arg)
 		if (!anything_kept())
 			sleep_until_kept();
 		nanosleep(&tick, NULL);
+		advance_pending();
 		now = clock_ns();
 		uint64_t before = now > CACHE_IDLE_NS ? now - CACHE_IDLE_NS : 0;
 		for (uint64_t mask = old_devices(before); mask && enter(); mask &= mask - 1) {

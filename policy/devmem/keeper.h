@@ -15,6 +15,8 @@
 
 #include "cache_space.h"
 
+/* cuda_ready. */
+void keeper_start(void);
 /* Something has been put into a cache. Any thread; some nanoseconds when the keeper runs. */
 void keeper_wake(void);
 /* No driver call by the keeper until quiet(false): waits for the one it is in, at most two seconds. Nests. */

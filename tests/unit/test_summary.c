@@ -19,6 +19,7 @@ static int say_lines(char *buf, int size)
 }
 
 const struct policy copy_policy = {.name = "copy", .summary = say_lines};
+const struct policy devmem_policy = {.name = "devmem"};
 
 static bool always;
 

@@ -1,0 +1,73 @@
+/*
+ * cache_defer.h - freed blocks that the device may still use (TURBO_DEVMEM=deferred).
+ *
+ * cuMemFree puts its block into the context's open batch and returns. A batch is closed with a fence
+ * when it has BATCH_BLOCKS blocks or BATCH_BYTES, or when an allocation wants one of them; once
+ * the fence has passed its blocks are cached like any others. While a capture is live batches are
+ * parked: no fence is recorded, none is looked at.
+ *
+ * A fence that cannot be recorded or looked at makes the space `faulted`: the next cuMemFree then waits for
+ * the device, as in mode cache, and either everything is settled or the driver's error is the program's.
+ */
+#ifndef TURBO_DEVMEM_CACHE_DEFER_H
+#define TURBO_DEVMEM_CACHE_DEFER_H
+
+#include <cuda.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "fence.h"
+
+struct space;
+struct block;
+
+#define BATCH_BLOCKS 64
+#define BATCH_BYTES ((size_t)64 << 20)
+
+struct batch {
+	struct batch *next;
+	unsigned n;
+	size_t bytes;
+	uint32_t bin[BATCH_BLOCKS]; /* the blocks' bins, close together for a quick look */
+	struct block *block[BATCH_BLOCKS];
+	struct fence fence;
+};
+
+struct batch_list {
+	struct batch *first, *last;
+};
+
+/* Guarded by the space's lock, but `pending`. */
+struct defer {
+	struct batch *open;
+	struct batch_list parked; /* no fence yet; oldest first */
+	struct batch_list closed; /* in the order of their fences, so the first passes first */
+	bool recording, looking;  /* a thread does, without the lock: it alone touches the first one */
+	bool faulted;
+	_Atomic size_t pending; /* bytes in all of them; written under the lock, read relaxed */
+};
+
+/* Lock held: the block is PENDING from now on. False: no memory for a batch, nothing was done. */
+bool defer_put(struct space *s, struct block *b);
+/* Lock held: the open batch should be closed. */
+bool defer_due(const struct space *s);
+/* Lock held, the context is gone: forgets all without a driver call. */
+void defer_forget(struct space *s, bool left);
+
+void defer_fork_child(void);
+
+/* ---- no lock held, the space is held ---- */
+
+/* Closes what is open and caches what has passed. Nothing while a capture is live. */
+void defer_advance(struct space *s);
+/* What an allocation that found nothing cached gets from batches that have passed, at once, or after a
+ * bounded wait when more is kept and pending than may be. NULL: nothing. */
+struct block *defer_take(struct space *s, size_t rounded, size_t asked);
+/* Waits until nothing is pending, for an allocation that would fail otherwise; bounded. */
+void defer_drain(struct space *s);
+/* A faulted space: waits for the device. What it answers, for the program when it is an error. */
+CUresult defer_settle(struct space *s);
+
+#endif
