@@ -100,17 +100,22 @@ static bool keeps(void)
 	return fx.preloaded && mode && strcmp(mode, "off");
 }
 
-/* A block that the program has had before, when it keeps any. */
+/* A block that the program has had before, when it keeps any. In some modes it takes a moment until
+ * freed memory is nobody's. */
 static CUdeviceptr used_block(size_t first, size_t bytes)
 {
-	CUdeviceptr p = device_new(first);
-	device_free(p);
-	OK(cu.cuCtxSynchronize());
-	uint64_t allocs = driver_calls("cuMemAlloc_v2");
-	p = device_new(bytes);
-	if (keeps() && sim.calls)
-		assert_int_equal(driver_calls("cuMemAlloc_v2"), allocs);
-	return p;
+	for (int i = 0; i < 100; i++) {
+		device_free(device_new(first));
+		OK(cu.cuCtxSynchronize());
+		uint64_t allocs = driver_calls("cuMemAlloc_v2");
+		CUdeviceptr p = device_new(bytes);
+		if (!keeps() || !sim.calls || driver_calls("cuMemAlloc_v2") == allocs)
+			return p;
+		device_free(p);
+		usleep(2000);
+	}
+	fail_msg("nothing is handed out again");
+	return 0;
 }
 
 static struct share share_of(CUdeviceptr at, size_t bytes, uint32_t seed)
@@ -138,18 +143,17 @@ static void both_see_the_same(CUdeviceptr at, size_t bytes, uint32_t seed)
 	DEVICE_IS(at, bytes, share.answer);
 }
 
-/* The driver frees it, and another handle is for what comes next. */
+/* The driver frees it, and another handle is for what comes next. What is still kept of that size
+ * may be handed out then. */
 static void ends_for_good(CUdeviceptr p, size_t bytes)
 {
 	struct share before = share_of(p, bytes, 0);
-	uint64_t frees = driver_calls("cuMemFree_v2"), allocs = driver_calls("cuMemAlloc_v2");
+	uint64_t frees = driver_calls("cuMemFree_v2");
 
 	device_free(p);
-	p = device_new(bytes);
-	if (sim.calls) {
+	if (sim.calls)
 		assert_int_equal(driver_calls("cuMemFree_v2"), frees + 1);
-		assert_int_equal(driver_calls("cuMemAlloc_v2"), allocs + 1);
-	}
+	p = device_new(bytes);
 	struct share after = share_of(p, bytes, 0);
 	assert_memory_not_equal(&before.handle, &after.handle, sizeof(before.handle));
 	device_free(p);
