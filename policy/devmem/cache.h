@@ -30,6 +30,8 @@ enum release_reason { RELEASE_BOUND, RELEASE_IDLE, RELEASE_PRESSURE };
 size_t cache_release(struct space *s, int device, size_t bytes, enum release_reason reason);
 /* Gives back the oldest block of a space, if it is older than `before` (clock_ns()); bytes. */
 size_t cache_release_old(struct space *s, uint64_t before);
+/* Everything, of every context, also what the device may still use: once it does not. */
+void cache_release_all(void);
 /* What cuMemFree does after its barrier: nothing beyond the bound, nothing too old is kept. */
 void cache_trim(struct space *s);
 

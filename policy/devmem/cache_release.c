@@ -100,6 +100,17 @@ size_t cache_release_old(struct space *s, uint64_t before)
 	return release(s, 1, before, RELEASE_IDLE);
 }
 
+void cache_release_all(void)
+{
+	for (unsigned i = 0; i < SPACES; i++) {
+		if (!space_hold(&spaces[i]))
+			continue;
+		defer_drain(&spaces[i]);
+		release(&spaces[i], SIZE_MAX, UINT64_MAX, RELEASE_PRESSURE);
+		space_put(&spaces[i]);
+	}
+}
+
 void cache_trim(struct space *s)
 {
 	size_t kept = bound_kept(s->device), room = bound_room(s->device);

@@ -157,7 +157,7 @@ bool debugger_attached(void)
 	else if (traced_by_debugger())
 		what = "cuda-gdb traces the process";
 	if (what)
-		log_once(LOG_INFO, "device memory is left to the driver: %s%s", what,
+		log_once(LOG_INFO, "devmem: allocations are left to the driver: %s%s", what,
 				 what == variable ? " is set" : "");
 	errno = saved;
 	return what != NULL;

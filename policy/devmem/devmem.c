@@ -52,12 +52,24 @@ static void leave(struct entry e)
 	errno = e.saved;
 }
 
+/* A debugger has attached: it is to see every allocation and every free from now on. What another
+ * thread keeps at this moment, the keeper gives back. */
+static bool left_to_driver(void)
+{
+	if (__builtin_expect(!debugger_came(), 1))
+		return false;
+	log_once(LOG_INFO, "devmem: a CUDA debugger has attached; allocations are left to the driver");
+	set_mode(DEVMEM_OFF);
+	cache_release_all();
+	return true;
+}
+
 bool devmem_alloc(CUdeviceptr *ptr, size_t bytes, CUresult *status)
 {
 	if (mode_now() == DEVMEM_OFF)
 		return false;
 	struct entry e = enter();
-	bool taken = cache_alloc(ptr, bytes, status);
+	bool taken = !left_to_driver() && cache_alloc(ptr, bytes, status);
 	if (taken && *status == CUDA_SUCCESS)
 		sites_alloc(*ptr, bytes);
 	leave(e);
@@ -70,7 +82,7 @@ bool devmem_free(CUdeviceptr ptr, CUresult *status)
 		return false;
 	struct entry e = enter();
 	sites_free(ptr);
-	bool taken = cache_free(ptr, status);
+	bool taken = !left_to_driver() && cache_free(ptr, status);
 	leave(e);
 	return taken;
 }
