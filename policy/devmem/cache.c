@@ -280,7 +280,8 @@ bool cache_free(CUdeviceptr ptr, CUresult *status)
 	pthread_mutex_unlock(&s->lock);
 	switch (fate) {
 	case FATE_NONE: break;
-	case FATE_TWICE: *status = CUDA_ERROR_INVALID_VALUE; break;
+	/* What the driver says, where this thread is, of memory that is not the program's. */
+	case FATE_TWICE: *status = REAL(cuMemFree_v2)(DEVMEM_NOBODYS); break;
 	case FATE_REAL: *status = free_as_asked(s, b, ptr); break;
 	case FATE_BARRIER: *status = free_cached(s, b, ptr); break;
 	case FATE_DEFERRED:

@@ -77,6 +77,19 @@ static void print_value(unsigned i, uint64_t value, CUdeviceptr ptr)
 	}
 }
 
+static void print_plural(unsigned count, CUpointer_attribute *which, uint64_t *value, CUdeviceptr ptr)
+{
+	void *where[ATTRIBUTES];
+
+	for (unsigned i = 0; i < count; i++)
+		where[i] = &value[i];
+	CUresult r = cu.cuPointerGetAttributes(count, which, where, ptr);
+	printf("  plural of %u %d:", count, r);
+	for (unsigned i = 0; i < count && r == CUDA_SUCCESS; i++)
+		print_value(i, value[i], ptr);
+	printf("\n");
+}
+
 void print_attributes(CUdeviceptr ptr)
 {
 	for (unsigned i = 0; i < ATTRIBUTES; i++) {
@@ -100,17 +113,11 @@ void print_attributes(CUdeviceptr ptr)
 		value[i] = 0;
 		where[i] = &value[i];
 	}
-	printf("  plural %d:", cu.cuPointerGetAttributes(ATTRIBUTES - 1, which, where, ptr));
-	for (unsigned i = 0; i < ATTRIBUTES - 1; i++)
-		print_value(i, value[i], ptr);
-	printf("\n  plural with a bad one %d\n", cu.cuPointerGetAttributes(ATTRIBUTES, which, where, ptr));
+	print_plural(ATTRIBUTES - 1, which, value, ptr);
+	printf("  plural with a bad one %d\n", cu.cuPointerGetAttributes(ATTRIBUTES, which, where, ptr));
 	for (unsigned i = 0; i < ATTRIBUTES; i++)
 		value[i] = 7;
-	unsigned few = 3; /* context, memory-type, device-pointer */
-	printf("  plural of %u %d:", few, cu.cuPointerGetAttributes(few, which, where, ptr));
-	for (unsigned i = 0; i < few; i++)
-		print_value(i, value[i], ptr);
-	printf("\n");
+	print_plural(3, which, value, ptr);
 	which[0] = CU_POINTER_ATTRIBUTE_RANGE_SIZE; /* unchanged where nothing is known */
 	value[0] = 7;
 	printf("  plural of one %d:", cu.cuPointerGetAttributes(1, which, where, ptr));
@@ -142,7 +149,7 @@ static void remember_id(CUdeviceptr ptr)
 	OK(cu.cuPointerGetAttribute(&last_id, CU_POINTER_ATTRIBUTE_BUFFER_ID, ptr));
 }
 
-static void print_all(const char *what, CUdeviceptr ptr)
+void print_all(const char *what, CUdeviceptr ptr)
 {
 	printf("%s\n", what);
 	print_range(ptr);
@@ -307,15 +314,6 @@ static void ordered(size_t bytes)
 	pooled = false;
 }
 
-/* ---- without a context ---- */
-
-static void no_context(CUdeviceptr p)
-{
-	OK(cu.cuCtxSetCurrent(NULL));
-	print_all("without a context", p);
-	OK(cu.cuCtxSetCurrent(fx.ctx));
-}
-
 static void find(void *slot, const char *name)
 {
 	*(void **)slot = dlsym(dlopen("libcuda.so.1", RTLD_NOW | RTLD_NOLOAD), name);
@@ -337,10 +335,7 @@ int main(void)
 	sizes(MIB + 1);
 	sizes(8 * MIB);
 	print_shown();
-	CUdeviceptr p = again(device_new(3 * MIB), 3 * MIB - SLACK);
-	no_context(p);
-	OK(cu.cuMemFree_v2(p));
-	no_context(p);
+	print_where();
 	fprintf(stderr, "reused %u\n", reused);
 	return 0;
 }

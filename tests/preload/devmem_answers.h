@@ -12,10 +12,13 @@ CUresult ipc_handle(CUipcMemHandle *handle, CUdeviceptr p);
 uint64_t driver_calls(const char *symbol);
 void print_range(CUdeviceptr ptr);
 void print_attributes(CUdeviceptr ptr);
+void print_all(const char *what, CUdeviceptr ptr);
 /* Frees it and allocates again. In some modes it takes a moment until freed memory is nobody's. */
 CUdeviceptr again(CUdeviceptr freed, size_t bytes);
 
 /* devmem_answers_shown.c: memory that others may see, and that it is really freed. */
 void print_shown(void);
+/* devmem_answers_where.c: questions from places where the driver answers differently. */
+void print_where(void);
 
 #endif
