@@ -126,7 +126,7 @@ struct heap_usage {
 void heap_usage(struct heap *heap, struct heap_usage *out);
 void heap_usage_reset_high(struct heap *heap, bool live, bool reserved);
 
-/* Every invariant, O(blocks); aborts with a message. For tests. */
-void heap_check(struct heap *heap);
+/* Looks at every invariant, O(blocks). NULL: all hold; else the one that does not. For tests. */
+const char *heap_check(struct heap *heap);
 
 #endif

@@ -1,0 +1,323 @@
+/*
+ * heap_miss.c - an allocation that the stream's bins cannot serve, from the cheapest way to the last.
+ */
+#include "heap_impl.h"
+
+#define FEW 32 /* few: this part of all memory */
+
+/* A claim (or a view's block) is the program's. [lock] */
+static struct block *take(struct heap *heap, struct block *b, size_t bytes)
+{
+	b->kind = BLOCK_USED;
+	b->chain = NULL;
+	heap->out += bytes;
+	atomic_store_explicit(&b->key, b->va | KEY_LIVE, memory_order_relaxed);
+	/* heap_free() reads the size by this entry without the lock. */
+	atomic_store_explicit(space_slot(heap, space_of(heap, b->va), b->va), b, memory_order_release);
+	return b;
+}
+
+/* Did the memory have to be handed over from one stream to another? */
+static bool stolen(const struct heap_stream *s, const struct block *b)
+{
+	return b->owner ? b->owner != s : b->epoch != 0;
+}
+
+/* The better of the stream's own free blocks and everybody's. [lock] */
+static struct block *fit(struct heap *heap, struct heap_stream *s, unsigned space, size_t bytes)
+{
+	struct block *own = index_fit(&s->index[space], bytes);
+	struct block *done = index_fit(&heap->done[space], bytes);
+	struct block *b = own && (!done || own->bytes <= done->bytes) ? own : done;
+	if (!b || !record_reserve(heap, 2))
+		return NULL;
+	heap->steals += stolen(s, b);
+	return take(heap, range_carve(heap, b, b->va, bytes), bytes);
+}
+
+static struct block *take_view(struct heap *heap, struct view *v, size_t bytes)
+{
+	struct block *record = record_get(heap);
+	view_block(v, record, bytes);
+	return take(heap, record, bytes);
+}
+
+/* Without a backend call. [lock] */
+static struct block *now(struct heap *heap, struct heap_stream *s, unsigned space, size_t bytes)
+{
+	pthread_mutex_lock(&s->lock);
+	size_t binned = s->binned_bytes;
+	pthread_mutex_unlock(&s->lock);
+	/* Blocks in bins could be part of a better fit; as long as they are few that is not worth emptying them. */
+	bool few = space == SPACE_SMALL || binned <= heap->reserved / FEW;
+	struct block *b = few ? fit(heap, s, space, bytes) : NULL;
+	if (b)
+		return b;
+	bin_drain(s, space);
+	b = fit(heap, s, space, bytes);
+	if (b || space == SPACE_SMALL || !record_reserve(heap, 1))
+		return b;
+	struct view *v = view_again(heap, s, bytes, false);
+	/* view_again() may have used the record up. */
+	if (v && !record_reserve(heap, 1)) {
+		view_undo(heap, v);
+		v = NULL;
+	}
+	if (!v)
+		return NULL;
+	heap->view_hits++;
+	return take_view(heap, v, bytes);
+}
+
+/* The stream waits for all whose memory it takes. [grow] */
+static int order(struct heap *heap, struct heap_stream *s, struct block *claims)
+{
+	int r = HEAP_OK;
+	for (struct block *b = claims; b && !r; b = b->chain)
+		r = mark_order(heap, s, b->owner, b->epoch);
+	return r;
+}
+
+/* The order of the claims, then memory for the fresh one. [grow] */
+static int prepare(struct plan *p)
+{
+	struct heap *heap = p->heap;
+	struct block *fresh = p->fresh, **at = &p->claims;
+	int r = order(heap, p->stream, p->claims);
+	if (r || !fresh)
+		return r;
+	/* Without memory it is no claim any more, and its record may be somebody else's. */
+	while (*at != fresh)
+		at = &(*at)->chain;
+	*at = fresh->chain;
+	p->fresh = NULL;
+	r = chunk_grow(heap, fresh);
+	if (!r) {
+		fresh->chain = *at;
+		*at = fresh;
+	}
+	return r;
+}
+
+/* What growing by whole grains made too much goes to everybody. [lock] */
+static bool cut_excess(struct plan *p)
+{
+	size_t sum = 0;
+	struct block **at = &p->claims, *rest;
+	for (struct block *b = p->claims; b; b = b->chain) {
+		sum += b->bytes;
+		if (b->chain)
+			at = &b->chain;
+	}
+	if (sum == p->bytes)
+		return true;
+	if (!record_reserve(p->heap, 1))
+		return false;
+	*at = range_cut(p->heap, *at, (*at)->bytes - (sum - p->bytes), &rest);
+	(*at)->chain = NULL;
+	rest->chain = NULL;
+	range_put(p->heap, rest, BLOCK_FREE, NULL, 0);
+	return true;
+}
+
+/* Neighbouring claims as one. [lock] */
+static struct block *join(struct heap *heap, struct block *b)
+{
+	struct block *next = b->chain;
+	while (next) {
+		struct block *after = next->chain;
+		b = range_join(heap, b, next);
+		next = after;
+	}
+	return b;
+}
+
+static bool any_stolen(const struct plan *p)
+{
+	for (const struct block *b = p->claims; b; b = b->chain)
+		if (stolen(p->stream, b))
+			return true;
+	return false;
+}
+
+/* A plan becomes a block or is undone. [grow] */
+static int carry_out(struct plan *p, struct block **out)
+{
+	struct heap *heap = p->heap;
+	struct view *v = NULL;
+	int r = prepare(p);
+	pthread_mutex_lock(&heap->lock);
+	if (!r && !cut_excess(p))
+		r = HEAP_NO_MEMORY;
+	if (!r)
+		heap->steals += any_stolen(p);
+	if (!r && p->stitched) {
+		pthread_mutex_unlock(&heap->lock);
+		r = view_make(heap, p->claims, &v);
+		pthread_mutex_lock(&heap->lock);
+		if (!r && !record_reserve(heap, 1)) {
+			view_undo(heap, v);
+			p->claims = NULL;
+			r = HEAP_NO_MEMORY;
+		}
+	}
+	if (r)
+		plan_undo(p);
+	else
+		*out = v ? take_view(heap, v, p->bytes) : take(heap, join(heap, p->claims), p->bytes);
+	pthread_mutex_unlock(&heap->lock);
+	return r;
+}
+
+/* A view that is free but for streams that are not so far yet. [grow] */
+static int take_waiting_view(struct heap_stream *s, size_t bytes, struct block **out)
+{
+	struct heap *heap = s->heap;
+	pthread_mutex_lock(&heap->lock);
+	struct view *v = view_again(heap, s, bytes, true);
+	pthread_mutex_unlock(&heap->lock);
+	if (!v)
+		return HEAP_NO_MEMORY;
+	int r = order(heap, s, v->claims);
+	pthread_mutex_lock(&heap->lock);
+	if (!r && !record_reserve(heap, 1))
+		r = HEAP_NO_MEMORY;
+	if (r) {
+		view_undo(heap, v);
+	} else {
+		heap->view_hits++;
+		heap->steals++;
+		*out = take_view(heap, v, bytes);
+	}
+	pthread_mutex_unlock(&heap->lock);
+	return r;
+}
+
+/* Memory that other streams still use, if this one waits for them. [lock] */
+static bool plan_small_wait(struct plan *p)
+{
+	for (struct heap_stream *t = p->heap->streams; t; t = t->next) {
+		bool may = t != p->stream && mark_waitable(t);
+		struct block *b = may ? index_fit(&t->index[SPACE_SMALL], p->bytes) : NULL;
+		if (b)
+			return plan_claim(p, SPACE_SMALL, b->va, p->bytes);
+	}
+	return false;
+}
+
+/* A chunk of one grain for small blocks. [lock] */
+static bool plan_small_grow(struct plan *p)
+{
+	struct heap *heap = p->heap;
+	size_t grain = heap->to.grain;
+	struct block *none = record_reserve(heap, 2) ? index_fit(&heap->none[SPACE_SMALL], grain) : NULL;
+	if (!none)
+		return false;
+	p->claims = p->last = p->fresh = range_carve(heap, none, none->va, grain);
+	return true;
+}
+
+/* ---- the order of ways ---- */
+
+struct miss {
+	struct heap_stream *s;
+	size_t bytes;
+	unsigned space;
+	bool wait; /* streams may be made to wait for each other */
+	bool hard; /* memory is out: take what can be had, in any way */
+};
+
+typedef bool plan_way(struct plan *p);
+
+static int by(const struct miss *m, plan_way *way, bool wait, struct block **out)
+{
+	struct heap *heap = m->s->heap;
+	struct plan p = {.heap = heap, .stream = m->s, .bytes = m->bytes, .wait = wait, .exact = m->hard};
+	pthread_mutex_lock(&heap->lock);
+	bool found = way(&p);
+	pthread_mutex_unlock(&heap->lock);
+	return found ? carry_out(&p, out) : HEAP_NO_MEMORY;
+}
+
+static int large_ways(const struct miss *m, struct block **out)
+{
+	int r = by(m, plan_fit, false, out);
+	if (r && m->wait)
+		r = by(m, plan_fit, true, out);
+	if (r && m->wait)
+		r = take_waiting_view(m->s, m->bytes, out);
+	if (r && m->wait)
+		r = by(m, plan_grow, true, out);
+	/* A stream that cannot be waited for (it is being captured, say) must not be in the way. */
+	if (r && (r != HEAP_NO_MEMORY || !m->wait))
+		r = by(m, plan_grow, false, out);
+	return r;
+}
+
+/* All ways but waiting for the device. [grow] */
+static int attempt(const struct miss *m, struct block **out)
+{
+	struct heap *heap = m->s->heap;
+	bool look = m->hard || atomic_load_explicit(&heap->reuse, memory_order_relaxed) & HEAP_REUSE_DONE;
+	pthread_mutex_lock(&heap->lock);
+	for (unsigned i = 0; i < SPACE_HOMES; i++)
+		if (m->hard || (i == m->space && (look || m->wait)))
+			bin_drain_all(heap, i);
+	pthread_mutex_unlock(&heap->lock);
+	if (look)
+		mark_refresh(heap, m->s);
+	pthread_mutex_lock(&heap->lock);
+	*out = now(heap, m->s, m->space, m->bytes);
+	pthread_mutex_unlock(&heap->lock);
+	if (*out)
+		return HEAP_OK;
+	if (m->space == SPACE_LARGE)
+		return large_ways(m, out);
+	/* Small memory is no reason to slow a stream down while there is other. */
+	int r = by(m, plan_small_grow, false, out);
+	return r == HEAP_NO_MEMORY && m->wait && m->hard ? by(m, plan_small_wait, true, out) : r;
+}
+
+static int miss_grow(struct miss *m, struct block **out)
+{
+	struct heap *heap = m->s->heap;
+	uint64_t ns = heap->tune.block_ns;
+	bool asked = !heap->to.pressure;
+	for (;;) {
+		int r = attempt(m, out);
+		if (r != HEAP_NO_MEMORY)
+			return r;
+		if (!m->hard) {
+			m->hard = true;
+			(void)view_evict(heap, UINT32_MAX);
+			continue;
+		}
+		/* Chunks of another shape than what is needed. */
+		if (m->space == SPACE_SMALL && chunk_release(heap, heap->to.grain))
+			continue;
+		if (!asked) {
+			asked = true;
+			if (CALL(heap, pressure, m->bytes))
+				continue;
+		}
+		if (!mark_wait_most(heap, m->s, &ns))
+			return r;
+	}
+}
+
+int miss_alloc(struct heap_stream *s, size_t bytes, struct block **out)
+{
+	struct heap *heap = s->heap;
+	struct miss m = {.s = s, .bytes = bytes, .space = bytes < heap->tune.small ? SPACE_SMALL : SPACE_LARGE};
+	m.wait = atomic_load_explicit(&heap->reuse, memory_order_relaxed) & HEAP_REUSE_WAIT;
+	pthread_mutex_lock(&heap->lock);
+	heap->misses++;
+	*out = now(heap, s, m.space, bytes);
+	pthread_mutex_unlock(&heap->lock);
+	if (*out)
+		return HEAP_OK;
+	pthread_mutex_lock(&heap->grow);
+	int r = atomic_load_explicit(&heap->dead, memory_order_relaxed) ? HEAP_INVALID : miss_grow(&m, out);
+	pthread_mutex_unlock(&heap->grow);
+	return r;
+}
