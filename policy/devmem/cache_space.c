@@ -193,7 +193,7 @@ struct space *space_known(CUcontext ctx)
 	return s && space_hold(s) ? s : NULL;
 }
 
-struct space *space_of(CUcontext ctx)
+struct space *space_of_context(CUcontext ctx)
 {
 	struct space *s = find(ctx);
 	CUcontext popped;
@@ -218,7 +218,7 @@ int space_peers(struct space *s, struct space *peers[SPACE_PEERS])
 	if (n > SPACE_PEERS)
 		return -1;
 	for (size_t i = 0; i < n; i++) {
-		peers[got] = space_of(ctx[i]);
+		peers[got] = space_of_context(ctx[i]);
 		if (peers[got]) {
 			got++;
 			continue;

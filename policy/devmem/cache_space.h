@@ -61,7 +61,7 @@ struct space *space_get(CUcontext *current);
 bool space_hold(struct space *s);
 void space_put(struct space *s);
 /* The space of a context that need not be current, made when it is new, held or NULL. */
-struct space *space_of(CUcontext ctx);
+struct space *space_of_context(CUcontext ctx);
 /* The space of a context if it has one, held. No driver call. */
 struct space *space_known(CUcontext ctx);
 
