@@ -14,6 +14,7 @@
 #include "real.h"
 #include "stats.h"
 #include "../policy/policy.h"
+#include "../policy/devmem/devmem.h"
 
 /* Around what is ours; leave() takes the errno that enter() returned. */
 static int enter(void)
@@ -74,6 +75,18 @@ static void capture_end(CUstream stream, bool per_thread, CUresult status)
 		capture_note_end(stream, per_thread);
 	else
 		capture_note_end_failed(stream, per_thread);
+	leave(saved);
+}
+
+/* Memory freed on it is still in its order: a mark can be recorded only now. */
+static void stream_going(CUstream stream)
+{
+	int saved;
+
+	if (guard_inside() || !life_cuda())
+		return;
+	saved = enter();
+	devmem_stream_gone(stream);
 	leave(saved);
 }
 
@@ -160,6 +173,7 @@ TURBO_EXPORT CUresult cuStreamDestroy(CUstream stream)
 	CUresult status;
 
 	stats_call(HOOK_cuStreamDestroy);
+	stream_going(stream);
 	status = REAL(cuStreamDestroy)(stream);
 	stream_gone(stream, status);
 	return status;
@@ -170,6 +184,7 @@ TURBO_EXPORT CUresult cuStreamDestroy_v2(CUstream stream)
 	CUresult status;
 
 	stats_call(HOOK_cuStreamDestroy_v2);
+	stream_going(stream);
 	status = REAL(cuStreamDestroy_v2)(stream);
 	stream_gone(stream, status);
 	return status;

@@ -10,6 +10,7 @@
 #include "real.h"
 #include "stats.h"
 #include "../policy/devmem/devmem.h"
+#include "../policy/devmem/stream.h"
 
 /* Headers before CUDA 13.1 do not have it. */
 CUresult CUDAAPI cuCtxSynchronize_v2(CUcontext ctx);
@@ -18,6 +19,12 @@ CUresult CUDAAPI cuCtxSynchronize_v2(CUcontext ctx);
 static bool offered(void)
 {
 	return __atomic_load_n(&devmem_mode, __ATOMIC_RELAXED) != DEVMEM_OFF && !guard_inside();
+}
+
+/* Memory of the stream-ordered heap is nobody else's, whatever became of the policy. */
+static bool heap_offered(void)
+{
+	return __atomic_load_n(&stream_state, __ATOMIC_RELAXED) != STREAM_NONE && !guard_inside();
 }
 
 TURBO_EXPORT CUresult cuMemAlloc_v2(CUdeviceptr *ptr, size_t bytes)
@@ -40,7 +47,7 @@ TURBO_EXPORT CUresult cuMemFree_v2(CUdeviceptr ptr)
 	CUresult status;
 
 	stats_call(HOOK_cuMemFree_v2);
-	if (offered()) {
+	if (offered() || heap_offered()) {
 		guard_enter();
 		bool taken = devmem_free(ptr, &status);
 		guard_leave();
@@ -64,31 +71,48 @@ TURBO_EXPORT CUresult cuMemGetInfo_v2(size_t *available, size_t *total)
 	return status;
 }
 
-static void synchronized(CUcontext ctx, CUresult status)
+/* What the policy wants back when the wait is over. */
+static uint64_t synchronizing(CUcontext ctx)
+{
+	uint64_t token;
+
+	if (!offered())
+		return DEVMEM_SYNC_NONE;
+	guard_enter();
+	token = devmem_synchronizing(ctx);
+	guard_leave();
+	return token;
+}
+
+static void synchronized(CUcontext ctx, uint64_t token, CUresult status)
 {
 	if (status != CUDA_SUCCESS || !offered())
 		return;
 	guard_enter();
-	devmem_synchronized(ctx);
+	devmem_synchronized(ctx, token);
 	guard_leave();
 }
 
 TURBO_EXPORT CUresult cuCtxSynchronize(void)
 {
 	CUresult status;
+	uint64_t token;
 
 	stats_call(HOOK_cuCtxSynchronize);
+	token = synchronizing(NULL);
 	status = REAL(cuCtxSynchronize)();
-	synchronized(NULL, status);
+	synchronized(NULL, token, status);
 	return status;
 }
 
 TURBO_EXPORT CUresult cuCtxSynchronize_v2(CUcontext ctx)
 {
 	CUresult status;
+	uint64_t token;
 
 	stats_call(HOOK_cuCtxSynchronize_v2);
+	token = synchronizing(ctx);
 	status = REAL(cuCtxSynchronize_v2)(ctx);
-	synchronized(ctx, status);
+	synchronized(ctx, token, status);
 	return status;
 }

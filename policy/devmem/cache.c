@@ -10,6 +10,7 @@
 #include "keeper.h"
 #include "real.h"
 #include "stats.h"
+#include "stream.h"
 
 /* The program never sees a buffer id twice; the driver's own are small numbers. */
 #define FIRST_BUFFER_ID (1ull << 48)
@@ -126,6 +127,8 @@ static CUresult alloc_miss(struct space *s, CUdeviceptr *ptr, size_t rounded, si
 	if (r != CUDA_ERROR_OUT_OF_MEMORY)
 		return r;
 	if (cache_release(NULL, s->device, SIZE_MAX, RELEASE_PRESSURE))
+		r = alloc_real(s, ptr, rounded, bytes);
+	if (r == CUDA_ERROR_OUT_OF_MEMORY && stream_release(s->device))
 		r = alloc_real(s, ptr, rounded, bytes);
 	if (r != CUDA_ERROR_OUT_OF_MEMORY || !deferred())
 		return r;

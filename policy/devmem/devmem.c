@@ -19,6 +19,8 @@
 #include "real.h"
 #include "sites.h"
 #include "stats.h"
+#include "stream.h"
+#include "torch_env.h"
 
 int devmem_mode = DEVMEM_OFF;
 
@@ -78,11 +80,12 @@ bool devmem_alloc(CUdeviceptr *ptr, size_t bytes, CUresult *status)
 
 bool devmem_free(CUdeviceptr ptr, CUresult *status)
 {
-	if (mode_now() == DEVMEM_OFF)
-		return false;
+	/* Blocks of the heap are ours also after the policy has switched itself off. */
+	bool off = mode_now() == DEVMEM_OFF;
 	struct entry e = enter();
-	sites_free(ptr);
-	bool taken = !left_to_driver() && cache_free(ptr, status);
+	if (!off)
+		sites_free(ptr);
+	bool taken = (!off && !left_to_driver() && cache_free(ptr, status)) || stream_free_sync(ptr, status);
 	leave(e);
 	return taken;
 }
@@ -96,12 +99,22 @@ void devmem_info(size_t *free_bytes, size_t total_bytes)
 	leave(e);
 }
 
-void devmem_synchronized(CUcontext ctx)
+uint64_t devmem_synchronizing(CUcontext ctx)
+{
+	int saved = errno;
+	uint64_t token = mode_now() == DEVMEM_STREAM ? stream_synchronizing(ctx) : DEVMEM_SYNC_NONE;
+	errno = saved;
+	return token;
+}
+
+void devmem_synchronized(CUcontext ctx, uint64_t token)
 {
 	if (mode_now() == DEVMEM_OFF)
 		return;
 	struct entry e = enter();
 	cache_synchronized(ctx);
+	if (mode_now() == DEVMEM_STREAM)
+		stream_synchronized(ctx, token);
 	leave(e);
 }
 
@@ -115,6 +128,13 @@ static bool driver_complete(void)
 		   REAL_HAS(cuDeviceTotalMem_v2) && REAL_HAS(cuDevicePrimaryCtxGetState) &&
 		   REAL_HAS(cuDevicePrimaryCtxRetain) && REAL_HAS(cuDevicePrimaryCtxRelease_v2) &&
 		   REAL_HAS(cuEventCreate) && REAL_HAS(cuEventQuery) && REAL_HAS(cuEventDestroy_v2);
+}
+
+static void start(void)
+{
+	/* A preset never changes what PyTorch allocates with. */
+	if (option_is_set(OPT_DEVMEM) && option_get(OPT_DEVMEM) == DEVMEM_STREAM)
+		torch_env_start();
 }
 
 static void cuda_ready(void)
@@ -132,6 +152,9 @@ static void cuda_ready(void)
 		log_warn("devmem: this driver has no cuCtxRecordEvent; TURBO_DEVMEM=deferred acts as cache");
 		mode = DEVMEM_CACHE;
 	}
+	if (mode == DEVMEM_STREAM && !stream_start())
+		mode = DEVMEM_CACHE;
+	torch_env_done();
 	bound_start();
 	keeper_start();
 	set_mode(mode);
@@ -140,6 +163,7 @@ static void cuda_ready(void)
 static void context_gone(void *ctx, int device)
 {
 	space_context_gone(ctx, device);
+	stream_context_gone(ctx, device);
 	if (ctx)
 		peers_forget(ctx);
 }
@@ -153,12 +177,14 @@ static void fork_child(void)
 	bound_fork_child();
 	peers_fork_child();
 	sites_fork_child();
+	stream_fork_child();
 }
 
 /* The driver may be gone: what is kept goes with the process. */
 static void stop(void)
 {
 	set_mode(DEVMEM_OFF);
+	stream_stop();
 	keeper_quiet(true);
 	bound_stop();
 }
@@ -174,6 +200,7 @@ static int summary(char *buf, int size)
 
 const struct policy devmem_policy = {
 	.name = "devmem",
+	.start = start,
 	.cuda_ready = cuda_ready,
 	.context_gone = context_gone,
 	.quiet = keeper_quiet,

@@ -11,6 +11,7 @@
 #include <cuda.h>
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 
 #include "../policy.h"
 
@@ -32,8 +33,11 @@ bool devmem_alloc(CUdeviceptr *ptr, size_t bytes, CUresult *status);
 bool devmem_free(CUdeviceptr ptr, CUresult *status);
 /* cuMemGetInfo has answered for the current context's device: kept memory counts as free. */
 void devmem_info(size_t *free_bytes, size_t total_bytes);
-/* cuCtxSynchronize has returned CUDA_SUCCESS for `ctx` (NULL: the current one). */
-void devmem_synchronized(CUcontext ctx);
+/* cuCtxSynchronize is about to be called for `ctx` (NULL: the current one); what is returned is for: */
+uint64_t devmem_synchronizing(CUcontext ctx);
+/* It has returned CUDA_SUCCESS. DEVMEM_SYNC_NONE: nothing is known of its beginning. */
+#define DEVMEM_SYNC_NONE UINT64_MAX
+void devmem_synchronized(CUcontext ctx, uint64_t token);
 
 /* ---- what the driver says about memory that was handed out again (answers.c) ---- */
 

@@ -213,6 +213,9 @@ int heap_free(struct heap *heap, struct heap_stream *s, uint64_t va)
 		!atomic_compare_exchange_strong_explicit(&b->key, &key, va | KEY_BIN, memory_order_acq_rel,
 												 memory_order_relaxed))
 		return HEAP_UNKNOWN;
+	/* Not when it leaves the bin: what a wait of the program covers is decided now. A mark or token that
+	 * took this epoch is recorded after it rose, hence after the program's use of the block. */
+	b->epoch = atomic_load(&heap->epoch);
 	pthread_mutex_lock(&s->lock);
 	use_less(heap, s, b->bytes);
 	struct block *chain = bin_push(s, b);

@@ -114,10 +114,10 @@ void bin_dissolve(struct heap *heap, struct heap_stream *s, struct block *chain)
 		atomic_store_explicit(space_slot(heap, space, b->va), NULL, memory_order_relaxed);
 		heap->out -= b->bytes;
 		if (b->view) {
-			view_rest(heap, b->view, s, heap->epoch);
+			view_rest(heap, b->view, s, b->epoch);
 			record_put(heap, b);
 		} else {
-			range_put(heap, b, BLOCK_FREE, s, heap->epoch);
+			range_put(heap, b, BLOCK_FREE, s, b->epoch);
 		}
 	}
 }

@@ -165,7 +165,7 @@ struct heap {
 	struct index none[SPACES];
 	struct heap_stream *streams; /* closed ones too, until their mark has passed */
 	unsigned stream_count;       /* of those that are open */
-	uint64_t epoch;              /* a point in time: rises with every mark and synchronisation */
+	_Atomic uint64_t epoch;          /* a point in time: rises with every mark and synchronisation; written under lock */
 	uint64_t sync_done;          /* everything up to this epoch is over */
 	size_t out;                  /* bytes of used blocks */
 	size_t reserved, reserved_high;

@@ -4,13 +4,14 @@
 #include "bound.h"
 #include "cache.h"
 #include "real.h"
+#include "stream.h"
 
 void info_add(size_t *free_bytes, size_t total)
 {
 	CUdevice device;
 	if (REAL(cuCtxGetDevice)(&device) != CUDA_SUCCESS || device < 0 || device >= SPACE_DEVICES)
 		return;
-	size_t kept = bound_kept(device);
+	size_t kept = bound_kept(device) + stream_free_bytes(device);
 	for (unsigned i = 0; i < SPACES; i++)
 		if (spaces[i].device == device)
 			kept += atomic_load_explicit(&spaces[i].defer.pending, memory_order_relaxed);

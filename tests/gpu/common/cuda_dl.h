@@ -46,7 +46,8 @@
 	X(cuMemPoolCreate) X(cuMemPoolDestroy) X(cuMemPoolTrimTo) X(cuMemPoolSetAttribute) \
 	X(cuMemPoolGetAttribute) X(cuDeviceGetDefaultMemPool) X(cuGraphGetNodes) X(cuGraphNodeGetType) \
 	X(cuMemCreate) X(cuMemRelease) X(cuMemAddressReserve) X(cuMemAddressFree) X(cuMemMap) X(cuMemUnmap) \
-	X(cuMemSetAccess)
+	X(cuMemSetAccess) X(cuDeviceGetMemPool) X(cuDeviceSetMemPool) X(cuMemPoolGetAccess) X(cuMemPoolSetAccess) \
+	X(cuMemPoolExportPointer) X(cuMemAllocFromPoolAsync_ptsz)
 /* clang-format on */
 
 struct cuda_dl {

@@ -1,0 +1,175 @@
+/*
+ * cuda_pool.c - stream-ordered allocation and memory pools.
+ *
+ * Bodies are thin: count, guard, policy, real call. While TURBO_DEVMEM is not `stream` a call
+ * costs its count and one load more. Pool functions make the real call first, whose errors are
+ * the program's, and tell the policy what came of it.
+ */
+#include <cuda.h>
+#include <errno.h>
+
+#include "guard.h"
+#include "real.h"
+#include "stats.h"
+#include "../policy/devmem/devmem.h"
+#include "../policy/devmem/pool.h"
+#include "../policy/devmem/stream.h"
+
+static inline bool offered(void)
+{
+	return __atomic_load_n(&stream_state, __ATOMIC_RELAXED) != STREAM_NONE && !guard_inside();
+}
+
+/* As offered(), for what only tells: nothing is told to a process that is exiting. */
+static inline bool told(void)
+{
+	return __atomic_load_n(&stream_state, __ATOMIC_RELAXED) == STREAM_SERVING && !guard_inside();
+}
+
+/* ---- allocation ---- */
+
+static bool alloc(CUdeviceptr *ptr, size_t bytes, CUmemoryPool pool, CUstream stream, bool per_thread,
+				  CUresult *status)
+{
+	bool taken;
+
+	if (!told())
+		return false;
+	guard_enter();
+	taken = devmem_alloc_async(ptr, bytes, pool, stream, per_thread, status);
+	guard_leave();
+	return taken;
+}
+
+#define ALLOC(symbol, per_thread)                                                 \
+	TURBO_EXPORT CUresult symbol(CUdeviceptr *ptr, size_t bytes, CUstream stream) \
+	{                                                                             \
+		CUresult status;                                                          \
+		stats_call(HOOK_##symbol);                                                \
+		if (alloc(ptr, bytes, NULL, stream, per_thread, &status))                 \
+			return status;                                                        \
+		return REAL(symbol)(ptr, bytes, stream);                                  \
+	}
+
+ALLOC(cuMemAllocAsync, false)
+ALLOC(cuMemAllocAsync_ptsz, true)
+
+/* No pool is an error, which the driver says. */
+#define ALLOC_FROM(symbol, per_thread)                                                               \
+	TURBO_EXPORT CUresult symbol(CUdeviceptr *ptr, size_t bytes, CUmemoryPool pool, CUstream stream) \
+	{                                                                                                \
+		CUresult status;                                                                             \
+		stats_call(HOOK_##symbol);                                                                   \
+		if (pool && alloc(ptr, bytes, pool, stream, per_thread, &status))                            \
+			return status;                                                                           \
+		return REAL(symbol)(ptr, bytes, pool, stream);                                               \
+	}
+
+ALLOC_FROM(cuMemAllocFromPoolAsync, false)
+ALLOC_FROM(cuMemAllocFromPoolAsync_ptsz, true)
+
+static bool freed(CUdeviceptr ptr, CUstream stream, bool per_thread, CUresult *status)
+{
+	bool taken;
+
+	if (!offered())
+		return false;
+	guard_enter();
+	taken = devmem_free_async(ptr, stream, per_thread, status);
+	guard_leave();
+	return taken;
+}
+
+#define FREE(symbol, per_thread)                                   \
+	TURBO_EXPORT CUresult symbol(CUdeviceptr ptr, CUstream stream) \
+	{                                                              \
+		CUresult status;                                           \
+		stats_call(HOOK_##symbol);                                 \
+		if (freed(ptr, stream, per_thread, &status))               \
+			return status;                                         \
+		return REAL(symbol)(ptr, stream);                          \
+	}
+
+FREE(cuMemFreeAsync, false)
+FREE(cuMemFreeAsync_ptsz, true)
+
+/* ---- pools ---- */
+
+/* Tells the policy of a call that succeeded, keeping errno. */
+#define TELL(status, call)                        \
+	do {                                          \
+		int saved_ = errno;                       \
+		if ((status) == CUDA_SUCCESS && told()) { \
+			guard_enter();                        \
+			call;                                 \
+			guard_leave();                        \
+		}                                         \
+		errno = saved_;                           \
+	} while (0)
+
+TURBO_EXPORT CUresult cuMemPoolGetAttribute(CUmemoryPool pool, CUmemPool_attribute attribute, void *value)
+{
+	CUresult status;
+
+	stats_call(HOOK_cuMemPoolGetAttribute);
+	status = REAL(cuMemPoolGetAttribute)(pool, attribute, value);
+	TELL(status, pool_got(pool, attribute, value));
+	return status;
+}
+
+TURBO_EXPORT CUresult cuMemPoolSetAttribute(CUmemoryPool pool, CUmemPool_attribute attribute, void *value)
+{
+	CUresult status;
+
+	stats_call(HOOK_cuMemPoolSetAttribute);
+	status = REAL(cuMemPoolSetAttribute)(pool, attribute, value);
+	TELL(status, pool_set(pool, attribute, value));
+	return status;
+}
+
+TURBO_EXPORT CUresult cuMemPoolTrimTo(CUmemoryPool pool, size_t keep)
+{
+	stats_call(HOOK_cuMemPoolTrimTo);
+	TELL(CUDA_SUCCESS, keep = pool_trim(pool, keep));
+	return REAL(cuMemPoolTrimTo)(pool, keep);
+}
+
+TURBO_EXPORT CUresult cuMemPoolSetAccess(CUmemoryPool pool, const CUmemAccessDesc *desc, size_t count)
+{
+	CUresult status;
+
+	stats_call(HOOK_cuMemPoolSetAccess);
+	status = REAL(cuMemPoolSetAccess)(pool, desc, count);
+	TELL(status, status = pool_access(pool, desc, count));
+	return status;
+}
+
+TURBO_EXPORT CUresult cuMemPoolDestroy(CUmemoryPool pool)
+{
+	CUresult status;
+
+	stats_call(HOOK_cuMemPoolDestroy);
+	status = REAL(cuMemPoolDestroy)(pool);
+	TELL(status, pool_current_changed());
+	return status;
+}
+
+TURBO_EXPORT CUresult cuDeviceSetMemPool(CUdevice device, CUmemoryPool pool)
+{
+	CUresult status;
+
+	stats_call(HOOK_cuDeviceSetMemPool);
+	status = REAL(cuDeviceSetMemPool)(device, pool);
+	TELL(status, pool_current_changed());
+	return status;
+}
+
+TURBO_EXPORT CUresult cuMemSetMemPool(CUmemLocation *location, CUmemAllocationType type, CUmemoryPool pool)
+{
+	CUresult status;
+
+	stats_call(HOOK_cuMemSetMemPool);
+	status = REAL(cuMemSetMemPool)(location, type, pool);
+	TELL(status, pool_current_changed());
+	return status;
+}
