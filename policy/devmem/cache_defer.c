@@ -7,6 +7,7 @@
 #include "block.h"
 #include "bound.h"
 #include "cache.h"
+#include "cache_relaxed.h"
 #include "capture.h"
 #include "clock.h"
 #include "log.h"
@@ -221,19 +222,6 @@ static void look(struct space *s)
 		cache_batch(s, remove_first(&s->defer.closed));
 	}
 	pthread_mutex_unlock(&s->lock);
-}
-
-static bool relaxed_begin(CUstreamCaptureMode *mode)
-{
-	*mode = CU_STREAM_CAPTURE_MODE_RELAXED;
-	return REAL(cuThreadExchangeStreamCaptureMode)(mode) == CUDA_SUCCESS;
-}
-
-static void relaxed_end(CUstreamCaptureMode mode)
-{
-	CUstreamCaptureMode again = mode;
-	if (REAL(cuThreadExchangeStreamCaptureMode)(&mode) != CUDA_SUCCESS)
-		REAL(cuThreadExchangeStreamCaptureMode)(&again);
 }
 
 void defer_advance(struct space *s)

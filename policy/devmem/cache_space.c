@@ -5,6 +5,7 @@
 #include "answers_peers.h"
 #include "block.h"
 #include "bound.h"
+#include "cache_relaxed.h"
 #include "clock.h"
 #include "log.h"
 #include "real.h"
@@ -145,11 +146,11 @@ static struct space *make(CUcontext ctx)
 	struct space *s = claim(ctx);
 	if (!s)
 		return find(ctx);
-	CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED;
+	CUstreamCaptureMode mode;
 	enum described what = DESCRIBE_FAILED;
-	if (REAL(cuThreadExchangeStreamCaptureMode)(&mode) == CUDA_SUCCESS) {
+	if (relaxed_begin(&mode)) {
 		what = describe(s, ctx);
-		REAL(cuThreadExchangeStreamCaptureMode)(&mode);
+		relaxed_end(mode);
 	}
 	if (what == DESCRIBE_FAILED) { /* the next call may try again */
 		atomic_store_explicit(&s->ctx, NULL, memory_order_relaxed);
@@ -196,7 +197,6 @@ struct space *space_known(CUcontext ctx)
 struct space *space_of_context(CUcontext ctx)
 {
 	struct space *s = find(ctx);
-	CUcontext popped;
 	if (!s) {
 		CUresult r = REAL(cuCtxPushCurrent_v2)(ctx);
 		if (r == CUDA_ERROR_INVALID_CONTEXT || r == CUDA_ERROR_CONTEXT_IS_DESTROYED)
@@ -204,8 +204,7 @@ struct space *space_of_context(CUcontext ctx)
 		if (r != CUDA_SUCCESS)
 			return NULL;
 		s = make(ctx);
-		if (REAL(cuCtxPopCurrent_v2)(&popped) != CUDA_SUCCESS)
-			REAL(cuCtxPopCurrent_v2)(&popped);
+		pop_context();
 	}
 	return s && space_hold(s) ? s : NULL;
 }
@@ -234,31 +233,24 @@ int space_peers(struct space *s, struct space *peers[SPACE_PEERS])
 
 bool space_enter(struct space *s, struct space_call *call)
 {
-	CUcontext ctx = atomic_load_explicit(&s->ctx, memory_order_relaxed), current = NULL, popped;
+	CUcontext ctx = atomic_load_explicit(&s->ctx, memory_order_relaxed), current = NULL;
 	if (REAL(cuCtxGetCurrent)(&current) != CUDA_SUCCESS)
 		return false;
 	call->pushed = current != ctx;
 	if (call->pushed && REAL(cuCtxPushCurrent_v2)(ctx) != CUDA_SUCCESS)
 		return false;
-	call->mode = CU_STREAM_CAPTURE_MODE_RELAXED;
-	if (REAL(cuThreadExchangeStreamCaptureMode)(&call->mode) == CUDA_SUCCESS)
+	if (relaxed_begin(&call->mode))
 		return true;
-	if (call->pushed && REAL(cuCtxPopCurrent_v2)(&popped) != CUDA_SUCCESS)
-		REAL(cuCtxPopCurrent_v2)(&popped);
+	if (call->pushed)
+		pop_context();
 	return false;
 }
 
 void space_leave(const struct space_call *call)
 {
-	CUstreamCaptureMode mode = call->mode;
-	CUcontext popped;
-	/* Once more when it fails: the program must find its thread as it left it. */
-	if (REAL(cuThreadExchangeStreamCaptureMode)(&mode) != CUDA_SUCCESS) {
-		mode = call->mode;
-		REAL(cuThreadExchangeStreamCaptureMode)(&mode);
-	}
-	if (call->pushed && REAL(cuCtxPopCurrent_v2)(&popped) != CUDA_SUCCESS)
-		REAL(cuCtxPopCurrent_v2)(&popped);
+	relaxed_end(call->mode);
+	if (call->pushed)
+		pop_context();
 }
 
 static CUresult synchronize(struct space *s)

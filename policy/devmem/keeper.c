@@ -13,6 +13,7 @@
 #include "block.h"
 #include "bound.h"
 #include "cache.h"
+#include "cache_relaxed.h"
 #include "capture.h"
 #include "clock.h"
 #include "devmem.h"
@@ -157,11 +158,11 @@ static bool stopped(void)
 
 static bool passed(const struct probe *p, unsigned i)
 {
-	CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED;
-	if (REAL(cuThreadExchangeStreamCaptureMode)(&mode) != CUDA_SUCCESS)
+	CUstreamCaptureMode mode;
+	if (!relaxed_begin(&mode))
 		return false;
 	CUresult r = REAL(cuEventQuery)(p->at[i].event);
-	REAL(cuThreadExchangeStreamCaptureMode)(&mode);
+	relaxed_end(mode);
 	return r == CUDA_SUCCESS;
 }
 
