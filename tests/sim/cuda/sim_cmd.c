@@ -5,7 +5,10 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "sim_graph_mem.h"
 #include "sim_ipc.h"
+#include "sim_kernel.h"
+#include "sim_pool.h"
 
 #define POLL_US 20
 
@@ -20,6 +23,16 @@ struct sim_cmd *sim_cmd_new(enum sim_cmd_kind kind)
 }
 
 /* Lock held. */
+static void keep_end(struct sim_cmd *cmd)
+{
+	for (int i = 0; i < cmd->keep.count; i++)
+		sim_cmd_put(cmd->keep.cmds[i]);
+	free(cmd->keep.cmds);
+	cmd->keep.cmds = NULL;
+	cmd->keep.count = 0;
+}
+
+/* Lock held. */
 void sim_cmd_put(struct sim_cmd *cmd)
 {
 	if (!cmd || --cmd->refs)
@@ -30,6 +43,14 @@ void sim_cmd_put(struct sim_cmd *cmd)
 		sim_event_put(cmd->event);
 	if (cmd->kind == CMD_RECORD_IPC || cmd->kind == CMD_WAIT_IPC)
 		sim_ipc_put(cmd->ipc.event);
+	if (cmd->kind == CMD_POOL_FREE) { /* also when a fatal error kept it from running */
+		sim_pool_freed(cmd->pool_free);
+		free(cmd->pool_free);
+	}
+	if (cmd->kind == CMD_GRAPH_ALLOC)
+		sim_graph_mem_end(cmd->free);
+	if (cmd->kind == CMD_GRAPH_KEEP)
+		keep_end(cmd);
 	free(cmd);
 }
 
@@ -129,6 +150,34 @@ static CUresult run_wait_value(struct sim_ctx *ctx, const struct sim_value *v)
 	}
 }
 
+static bool meets(uintptr_t at, size_t n, uintptr_t base, size_t size)
+{
+	return n && at < base + size && base < at + n;
+}
+
+static size_t span_of(size_t width, size_t height, size_t pitch, size_t depth, size_t slice)
+{
+	return width && height && depth ? (depth - 1) * slice + (height - 1) * pitch + width : 0;
+}
+
+bool sim_cmd_names(const struct sim_cmd *cmd, uintptr_t base, size_t size)
+{
+	const struct sim_copy *c = &cmd->copy;
+	const struct sim_set *s = &cmd->set;
+	switch (cmd->kind) {
+	case CMD_COPY:
+		if (!c->staged &&
+			meets(c->src, span_of(c->width, c->height, c->src_pitch, c->depth, c->src_slice), base, size))
+			return true;
+		return meets(c->dst, span_of(c->width, c->height, c->dst_pitch, c->depth, c->dst_slice), base, size);
+	case CMD_SET: return meets(s->dst, span_of(s->width * s->unit, s->height, s->pitch, 1, 0), base, size);
+	case CMD_WAIT_VALUE:
+	case CMD_WRITE_VALUE: return meets(cmd->value.addr, 4, base, size);
+	case CMD_KERNEL: return sim_kernel_names(&cmd->launch, base, size);
+	default: return false;
+	}
+}
+
 /* External event nodes of a graph: they take effect when the graph runs. */
 static CUresult run_event(struct sim_ctx *ctx, struct sim_cmd *cmd, struct sim_op *op)
 {
@@ -165,11 +214,30 @@ static CUresult run_free(uintptr_t addr)
 	return r ? CUDA_SUCCESS : CUDA_ERROR_ILLEGAL_ADDRESS;
 }
 
+static CUresult run_keep(struct sim_cmd *cmd)
+{
+	sim_lock();
+	keep_end(cmd); /* the stream may hold cmd for long as its last */
+	sim_unlock();
+	return CUDA_SUCCESS;
+}
+
+static CUresult run_pool_free(struct sim_pool_free *f)
+{
+	sim_lock();
+	sim_pool_freed(f);
+	sim_unlock();
+	return CUDA_SUCCESS;
+}
+
 CUresult sim_cmd_run(struct sim_ctx *ctx, struct sim_op *op)
 {
 	struct sim_cmd *cmd = op->cmd;
 	switch (cmd->kind) {
-	case CMD_NOP: return CUDA_SUCCESS;
+	case CMD_NOP:
+	case CMD_GRAPH_ALLOC:
+	case CMD_GRAPH_FREE: return CUDA_SUCCESS;
+	case CMD_GRAPH_KEEP: return run_keep(cmd);
 	case CMD_COPY: return run_copy(&cmd->copy);
 	case CMD_SET: return run_set(&cmd->set);
 	case CMD_KERNEL: return sim_kernel_run(ctx, &cmd->launch);
@@ -181,6 +249,7 @@ CUresult sim_cmd_run(struct sim_ctx *ctx, struct sim_op *op)
 				   ? CUDA_SUCCESS
 				   : CUDA_ERROR_ILLEGAL_ADDRESS;
 	case CMD_FREE: return run_free(cmd->free);
+	case CMD_POOL_FREE: return run_pool_free(cmd->pool_free);
 	case CMD_RECORD_EVENT:
 	case CMD_WAIT_EVENT: return run_event(ctx, cmd, op);
 	case CMD_WAIT_IPC: sim_ipc_wait(cmd->ipc.event, cmd->ipc.ticket, ctx); return CUDA_SUCCESS;

@@ -2,6 +2,7 @@
  * sim_conf.c - SIM_* environment, read once when the library is loaded.
  */
 #include <stdlib.h>
+#include <string.h>
 
 #include "sim_internal.h"
 
@@ -29,6 +30,9 @@ __attribute__((constructor)) static void conf_read(void)
 	sim_conf.hmm = number("SIM_HMM", 0) != 0;
 	sim_conf.ats = number("SIM_ATS", 0) != 0;
 	sim_conf.quiet = number("SIM_QUIET", 0) != 0;
+	sim_conf.costs = number("SIM_COSTS", 0) != 0;
+	const char *peer = getenv("SIM_PEER");
+	sim_conf.peer_strict = peer && !strcmp(peer, "strict");
 	const char *gbps = getenv("SIM_GBPS");
 	sim_conf.gbps = gbps ? strtod(gbps, NULL) : 0;
 	sim.jitter_state = sim_conf.seed;

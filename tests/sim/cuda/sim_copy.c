@@ -22,19 +22,25 @@ enum sim_side sim_side_of(uintptr_t addr, size_t n)
 		return SIDE_BAD;
 	}
 	enum sim_kind kind = r->kind;
-	if (kind == MEM_VMM && !r->accessible)
+	if (kind == MEM_VMM && !r->may_read)
 		return SIDE_BAD;
 	if (addr + n < addr)
 		return SIDE_BAD;
 	/* Mapped pieces may follow each other without a gap. */
-	for (uintptr_t end = addr + n; end > r->base + r->size;) {
+	for (uintptr_t end = addr + n; end > r->base + sim_range_size(r);) {
 		r = kind == MEM_VMM ? sim_range_find(r->base + r->size) : NULL;
-		if (!r || r->kind != MEM_VMM || !r->accessible)
+		if (!r || r->kind != MEM_VMM || !r->may_read)
 			return SIDE_BAD;
 	}
 	if (kind == MEM_MANAGED)
 		return SIDE_MANAGED;
 	return sim_kind_device(kind) ? SIDE_DEVICE : SIDE_PINNED;
+}
+
+bool sim_synchronous(uintptr_t addr)
+{
+	struct sim_range *r = sim_range_find(addr);
+	return r && r->sync_memops;
 }
 
 /* Reads rows of the source into a buffer of the command's own. Lock not held. */
@@ -118,7 +124,8 @@ CUresult sim_copy_issue(struct sim_stream *s, const struct sim_copy *box, enum s
 	else
 		result = submit_box(s, &c, &op);
 	/* Synchronous calls between device memory do not wait on the host. */
-	bool device_only = src == SIDE_DEVICE && dst == SIDE_DEVICE;
+	bool device_only =
+		src == SIDE_DEVICE && dst == SIDE_DEVICE && !sim_synchronous(c.src) && !sim_synchronous(c.dst);
 	bool host_only =
 		sim_side_host(src) && sim_side_host(dst) && (src == SIDE_PAGEABLE || dst == SIDE_PAGEABLE);
 	if (result == CUDA_SUCCESS && (dst == SIDE_PAGEABLE || host_only || (sync && !device_only))) {

@@ -13,6 +13,9 @@ enum sim_side { SIDE_BAD, SIDE_PAGEABLE, SIDE_PINNED, SIDE_MANAGED, SIDE_DEVICE 
 /* What [addr, addr + n) is; SIDE_BAD when it is not wholly one thing. Lock held. */
 enum sim_side sim_side_of(uintptr_t addr, size_t n);
 
+/* CU_POINTER_ATTRIBUTE_SYNC_MEMOPS is set there. Lock held. */
+bool sim_synchronous(uintptr_t addr);
+
 static inline bool sim_side_host(enum sim_side s)
 {
 	return s == SIDE_PAGEABLE || s == SIDE_PINNED || s == SIDE_MANAGED;

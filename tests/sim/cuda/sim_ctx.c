@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "sim_internal.h"
+#include "sim_pool.h"
 
 uint64_t sim_thread_id(void)
 {
@@ -81,7 +81,7 @@ void sim_ctx_teardown(struct sim_ctx *ctx)
 	sim_ctx_drain(ctx);
 	for (struct sim_range *r = sim_range_first(), *next; r; r = next) {
 		next = r->next;
-		if (r->ctx == ctx && r->kind != MEM_VMM)
+		if (r->ctx == ctx && r->kind != MEM_VMM && !(r->async && r->pool)) /* pools outlive contexts */
 			sim_release_range(r);
 	}
 	sim_uncharge(ctx->dev, ctx->charged);
@@ -242,6 +242,8 @@ CUresult cuCtxSynchronize(void)
 	/* Refused whatever the thread's mode, when a stream of this context captures. */
 	CUresult result = sim_capture_in_ctx(sim_current()) ? CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED
 														: sim_ctx_drain(sim_current());
+	if (result == CUDA_SUCCESS)
+		sim_pool_host_waited(sim_current()->dev);
 	sim_unlock();
 	return result;
 }
@@ -312,34 +314,4 @@ CUresult cuCtxSetLimit(CUlimit limit, size_t value)
 		return CUDA_ERROR_UNSUPPORTED_LIMIT;
 	sim_current()->limits[limit] = value;
 	return CUDA_SUCCESS;
-}
-
-CUresult cuCtxEnablePeerAccess(CUcontext handle, unsigned int flags)
-{
-	SIM_ENTER(cuCtxEnablePeerAccess, S_CTX);
-	struct sim_ctx *peer = (struct sim_ctx *)handle, *ctx = sim_current();
-	if (flags)
-		return CUDA_ERROR_INVALID_VALUE;
-	if (!sim_ctx_valid(peer) || peer->dev == ctx->dev)
-		return CUDA_ERROR_INVALID_CONTEXT;
-	uint64_t bit = 1ull << peer->dev->ordinal;
-	sim_lock();
-	bool enabled = ctx->peers & bit;
-	ctx->peers |= bit;
-	sim_unlock();
-	return enabled ? CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED : CUDA_SUCCESS;
-}
-
-CUresult cuCtxDisablePeerAccess(CUcontext handle)
-{
-	SIM_ENTER(cuCtxDisablePeerAccess, S_CTX);
-	struct sim_ctx *peer = (struct sim_ctx *)handle, *ctx = sim_current();
-	if (!sim_ctx_valid(peer))
-		return CUDA_ERROR_INVALID_CONTEXT;
-	uint64_t bit = 1ull << peer->dev->ordinal;
-	sim_lock();
-	bool enabled = ctx->peers & bit;
-	ctx->peers &= ~bit;
-	sim_unlock();
-	return enabled ? CUDA_SUCCESS : CUDA_ERROR_PEER_ACCESS_NOT_ENABLED;
 }

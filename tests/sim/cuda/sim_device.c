@@ -140,17 +140,6 @@ CUresult cuDeviceGetPCIBusId(char *text, int len, CUdevice dev)
 	return CUDA_SUCCESS;
 }
 
-CUresult cuDeviceCanAccessPeer(int *can, CUdevice dev, CUdevice peer)
-{
-	SIM_ENTER(cuDeviceCanAccessPeer, S_DEV);
-	if (!sim_device_get(dev) || !sim_device_get(peer))
-		return CUDA_ERROR_INVALID_DEVICE;
-	if (!can)
-		return CUDA_ERROR_INVALID_VALUE;
-	*can = dev != peer;
-	return CUDA_SUCCESS;
-}
-
 CUresult cuDeviceComputeCapability(int *major, int *minor, CUdevice dev)
 {
 	SIM_ENTER(cuDeviceComputeCapability, S_DEV);
@@ -199,6 +188,8 @@ static int attribute(CUdevice_attribute which, CUdevice dev)
 		{CU_DEVICE_ATTRIBUTE_MEMORY_POOLS_SUPPORTED, 1},
 		{CU_DEVICE_ATTRIBUTE_COOPERATIVE_LAUNCH, 1},
 		{CU_DEVICE_ATTRIBUTE_IPC_EVENT_SUPPORTED, 1},
+		{CU_DEVICE_ATTRIBUTE_DMA_BUF_SUPPORTED, 1},
+		{CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_WITH_CUDA_VMM_SUPPORTED, 1},
 		{CU_DEVICE_ATTRIBUTE_HOST_NUMA_ID, 0},
 		{CU_DEVICE_ATTRIBUTE_CLOCK_RATE, 1980000},
 		{CU_DEVICE_ATTRIBUTE_L2_CACHE_SIZE, 60 << 20},

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 
 #include "sim_ipc.h"
+#include "sim_pool.h"
 
 #define QUARANTINE 4096 /* destroyed events kept, so that stale handles are recognised */
 
@@ -306,6 +307,8 @@ static CUresult finished(CUevent event, bool wait)
 	if (result == CUDA_SUCCESS) {
 		e->refs++; /* it may be destroyed while we wait */
 		result = ready(e, wait);
+		if (wait && result == CUDA_SUCCESS)
+			sim_pool_host_waited(e->ctx->dev);
 		sim_event_put(e);
 	}
 	sim_unlock();

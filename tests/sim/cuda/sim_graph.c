@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "sim_graph.h"
+#include "sim_graph_mem.h"
 
 struct exec {
 	uint32_t magic;
@@ -119,7 +120,8 @@ CUresult cuGraphNodeGetType(CUgraphNode node, CUgraphNodeType *type)
 		[CMD_CALLBACK] = CU_GRAPH_NODE_TYPE_HOST,
 		[CMD_WAIT_VALUE] = CU_GRAPH_NODE_TYPE_BATCH_MEM_OP,
 		[CMD_WRITE_VALUE] = CU_GRAPH_NODE_TYPE_BATCH_MEM_OP,
-		[CMD_FREE] = CU_GRAPH_NODE_TYPE_MEM_FREE,
+		[CMD_GRAPH_ALLOC] = CU_GRAPH_NODE_TYPE_MEM_ALLOC,
+		[CMD_GRAPH_FREE] = CU_GRAPH_NODE_TYPE_MEM_FREE,
 		[CMD_WAIT_EVENT] = CU_GRAPH_NODE_TYPE_WAIT_EVENT,
 		[CMD_RECORD_EVENT] = CU_GRAPH_NODE_TYPE_EVENT_RECORD,
 		[CMD_WAIT_IPC] = CU_GRAPH_NODE_TYPE_WAIT_EVENT,
@@ -265,6 +267,12 @@ static CUresult launch(bool per_thread, CUgraphExec exec, CUstream stream)
 		sim_op_put(op);
 		x->cmds[i]->refs++;
 		result = sim_submit(s, x->cmds[i], &op);
+	}
+	struct sim_cmd *keep =
+		result == CUDA_SUCCESS && is_exec(x) ? sim_graph_mem_keep(x->cmds, x->count) : NULL;
+	if (keep) {
+		sim_op_put(op);
+		result = sim_submit(s, keep, &op);
 	}
 	if (op) {
 		sim_op_put(x->last);

@@ -47,7 +47,9 @@ struct sim_conf {
 	uint64_t seed;
 	bool hmm; /* kernels can reach pageable memory */
 	bool ats;
-	bool quiet; /* no "sim: ..." lines */
+	bool peer_strict; /* kernels need peer access to other devices' memory */
+	bool costs;       /* calls take as long as real ones */
+	bool quiet;       /* no "sim: ..." lines */
 };
 extern struct sim_conf sim_conf;
 
@@ -106,6 +108,9 @@ void sim_complain(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
 /* ---- devices and contexts (sim_device.c, sim_ctx.c) ---- */
 struct sim_phys;
 struct sim_pool;
+struct sim_pool_free;
+struct sim_block;
+struct sim_graph;
 struct sim_kernel;
 struct sim_capture;
 struct sim_node;
@@ -113,6 +118,7 @@ struct sim_event;
 struct sim_ipc;
 struct sim_arena;
 struct sim_import;
+struct sim_handle;
 struct sim_waiter;
 
 struct sim_device {
@@ -125,6 +131,7 @@ struct sim_device {
 	CUresult broken; /* fatal error of a primary context that was reset */
 	int stall;       /* > 0: a free or unregister drains the device and launches wait */
 	struct sim_pool *default_pool, *pool;
+	uint64_t graph_used, graph_high; /* memory of graphs */
 };
 
 #define SIM_MAGIC_CTX 0x78746373u
@@ -154,8 +161,9 @@ struct sim_thread { /* TLS */
 	struct sim_ctx *stack[SIM_MAX_CTX_STACK];
 	int depth;
 	CUstreamCaptureMode capture_mode;
-	bool in_host_func; /* most calls are refused */
-	uint64_t id;       /* 0: not assigned yet */
+	bool in_host_func;      /* most calls are refused */
+	struct sim_ctx *kernel; /* whose kernel runs on this thread; else NULL */
+	uint64_t id;            /* 0: not assigned yet */
 };
 extern __thread struct sim_thread sim_thread;
 
@@ -215,7 +223,11 @@ enum sim_cmd_kind {
 	CMD_CALLBACK,
 	CMD_WAIT_VALUE,
 	CMD_WRITE_VALUE,
-	CMD_FREE,
+	CMD_FREE,        /* of memory of cuMemAlloc */
+	CMD_POOL_FREE,   /* of memory of a pool */
+	CMD_GRAPH_ALLOC, /* nodes; they do nothing when they run */
+	CMD_GRAPH_FREE,
+	CMD_GRAPH_KEEP, /* ends a launch: its allocation nodes are not gone before */
 	CMD_WAIT_EVENT,
 	CMD_RECORD_EVENT,
 	CMD_WAIT_IPC,
@@ -266,7 +278,12 @@ struct sim_cmd {
 			void *user;
 			CUstream stream;
 		} host;
-		uintptr_t free;
+		uintptr_t free;                  /* CMD_FREE; the allocation of CMD_GRAPH_ALLOC */
+		struct sim_pool_free *pool_free; /* owned */
+		struct {
+			struct sim_cmd **cmds; /* owned, with a reference each */
+			int count;
+		} keep;
 		struct sim_event *event; /* external event nodes of a graph; holds a reference */
 		struct {
 			struct sim_ipc *event; /* holds a reference */
@@ -279,6 +296,7 @@ struct sim_cmd *sim_cmd_new(enum sim_cmd_kind kind);
 void sim_cmd_put(struct sim_cmd *cmd);
 /* On the stream's thread, without the lock. */
 struct sim_op;
+bool sim_cmd_names(const struct sim_cmd *cmd, uintptr_t base, size_t size); /* an address in there */
 CUresult sim_cmd_run(struct sim_ctx *ctx, struct sim_op *op);
 CUresult sim_kernel_run(struct sim_ctx *ctx, const struct sim_launch *launch);
 
@@ -287,6 +305,9 @@ struct sim_op {
 	int refs;
 	bool done;
 	uint64_t done_ns; /* CLOCK_MONOTONIC, set with done */
+	struct sim_stream *stream;
+	uint64_t seq;  /* in the stream */
+	unsigned mark; /* of the newest search that came by */
 	struct sim_cmd *cmd;
 	struct sim_op *next;
 	struct sim_waiter *waiters; /* threads that wait until it is done */
@@ -306,6 +327,7 @@ struct sim_stream {
 	uint64_t owner; /* thread of a per-thread default stream */
 	struct sim_ctx *ctx;
 	struct sim_op *head, *tail; /* queue: head is running or next */
+	uint64_t seq;               /* of the newest submitted */
 	struct sim_op *last;        /* newest submitted, done or not; NULL: none yet */
 	pthread_cond_t wake;
 	struct sim_capture *capture; /* NULL: not capturing */

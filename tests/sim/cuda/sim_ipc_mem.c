@@ -70,7 +70,7 @@ CUresult cuIpcGetMemHandle(CUipcMemHandle *out, CUdeviceptr ptr)
 	struct stat st;
 	CUresult result = CUDA_ERROR_INVALID_VALUE;
 	sim_lock();
-	struct sim_range *r = sim_range_find(ptr);
+	struct sim_range *r = sim_range_live(ptr);
 	/* An address inside the allocation stands for the allocation. */
 	if (r && r->kind == MEM_DEVICE && !r->async && !r->imported) {
 		int fd = sim_arena_fd(r->dev->arena);
@@ -209,7 +209,7 @@ CUresult cuIpcCloseMemHandle(CUdeviceptr ptr)
 	SIM_ENTER(cuIpcCloseMemHandle, S_CTX);
 	CUresult result = CUDA_ERROR_INVALID_VALUE;
 	sim_lock();
-	struct sim_range *r = sim_range_find(ptr);
+	struct sim_range *r = sim_range_live(ptr);
 	if (r && r->base == ptr && r->imported) {
 		result = CUDA_SUCCESS;
 		if (--r->imported->opened == 0) {

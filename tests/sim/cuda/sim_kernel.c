@@ -12,7 +12,7 @@
 
 struct sim_kernel {
 	const char *name;
-	const char *params; /* sizes in bytes, a digit each */
+	const char *params; /* one a parameter: its size in bytes; p: 8, an address */
 	CUresult (*run)(struct sim_ctx *ctx, const uint64_t *arg);
 };
 
@@ -170,24 +170,35 @@ static CUresult k_trap(struct sim_ctx *ctx, const uint64_t *arg)
 }
 
 static const struct sim_kernel kernels[] = {
-	{"fill32", "884", k_fill32},
-	{"add32", "884", k_add32},
-	{"saxpy", "8884", k_saxpy},
-	{"checksum64", "888", k_checksum64},
-	{"copy", "888", k_copy},
+	{"fill32", "p84", k_fill32},
+	{"add32", "p84", k_add32},
+	{"saxpy", "pp84", k_saxpy},
+	{"checksum64", "p8p", k_checksum64},
+	{"copy", "pp8", k_copy},
 	{"spin_us", "8", k_spin_us},
-	{"spin_flag", "8", k_spin_flag},
+	{"spin_flag", "p", k_spin_flag},
 	{"empty", "", k_empty},
 	{"trap", "", k_trap},
-	{"tag_fill", "888", sim_k_tag_fill},
-	{"tag_check", "8888", sim_k_tag_check},
+	{"tag_fill", "p88", sim_k_tag_fill},
+	{"tag_check", "p88p", sim_k_tag_check},
 };
 
 #define KERNELS (sizeof kernels / sizeof kernels[0])
 
 CUresult sim_kernel_run(struct sim_ctx *ctx, const struct sim_launch *launch)
 {
-	return launch->kernel->run(ctx, launch->arg);
+	sim_thread.kernel = ctx;
+	CUresult result = launch->kernel->run(ctx, launch->arg);
+	sim_thread.kernel = NULL;
+	return result;
+}
+
+bool sim_kernel_names(const struct sim_launch *launch, uintptr_t base, size_t size)
+{
+	for (int i = 0; launch->kernel->params[i]; i++)
+		if (launch->kernel->params[i] == 'p' && launch->arg[i] - base < size)
+			return true;
+	return false;
 }
 
 /* ---- modules ---- */
@@ -294,7 +305,7 @@ static bool read_params(struct sim_launch *l, void **params, void **extra)
 	const unsigned char *packed = params ? NULL : packed_params(extra);
 	size_t off = 0;
 	for (int i = 0; l->kernel->params[i]; i++) {
-		size_t size = (size_t)(l->kernel->params[i] - '0');
+		size_t size = l->kernel->params[i] == 'p' ? 8 : (size_t)(l->kernel->params[i] - '0');
 		off = (off + size - 1) / size * size;
 		const void *from = params ? params[i] : packed ? packed + off : NULL;
 		if (!from)

@@ -11,6 +11,9 @@
 /* As sim_translate, for memory that a kernel can reach: not pageable memory. Lock held. */
 unsigned char *sim_kernel_reach(uintptr_t addr, size_t *n, struct sim_phys **phys);
 
+/* True when a parameter is an address in [base, base + size). */
+bool sim_kernel_names(const struct sim_launch *launch, uintptr_t base, size_t size);
+
 /* sim_tag.c */
 CUresult sim_k_tag_fill(struct sim_ctx *ctx, const uint64_t *arg);
 CUresult sim_k_tag_check(struct sim_ctx *ctx, const uint64_t *arg);

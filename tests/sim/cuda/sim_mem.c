@@ -3,19 +3,20 @@
  */
 #include <sys/mman.h>
 
-#include "sim_internal.h"
+#include "sim_cost.h"
+#include "sim_pool.h"
 
 #define ALIGN 512
 #define BIG (2u << 20) /* from here on addresses are 2 MiB aligned */
 
 /* Lock held. */
-CUresult sim_device_alloc(struct sim_ctx *ctx, size_t size, struct sim_pool *pool, bool async, uintptr_t *out)
+CUresult sim_device_alloc(struct sim_device *dev, struct sim_ctx *ctx, size_t size, uintptr_t *out)
 {
 	if (!size || size > sim_conf.mem_bytes * 4)
 		return size ? CUDA_ERROR_OUT_OF_MEMORY : CUDA_ERROR_INVALID_VALUE;
 	size_t whole = (size + ALIGN - 1) / ALIGN * ALIGN;
-	struct sim_phys *phys = sim_phys_new(ctx->dev, whole);
-	uintptr_t at = phys ? sim_va_take(ctx->dev, whole, whole >= BIG ? BIG : ALIGN) : 0;
+	struct sim_phys *phys = sim_phys_new(dev, whole);
+	uintptr_t at = phys ? sim_va_take(dev, whole, whole >= BIG ? BIG : ALIGN) : 0;
 	if (!at) {
 		if (phys)
 			sim_phys_put(phys);
@@ -26,10 +27,8 @@ CUresult sim_device_alloc(struct sim_ctx *ctx, size_t size, struct sim_pool *poo
 		.size = size,
 		.kind = MEM_DEVICE,
 		.ctx = ctx,
-		.dev = ctx->dev,
+		.dev = dev,
 		.phys = phys,
-		.pool = pool,
-		.async = async,
 	};
 	sim_range_add(&range);
 	*out = at;
@@ -43,10 +42,12 @@ CUresult cuMemAlloc_v2(CUdeviceptr *out, size_t size)
 		return CUDA_ERROR_INVALID_VALUE;
 	uintptr_t at = 0;
 	sim_lock();
-	CUresult result = sim_device_alloc(sim_current(), size, NULL, false, &at);
+	CUresult result = sim_device_alloc(sim_current()->dev, sim_current(), size, &at);
 	sim_unlock();
-	if (result == CUDA_SUCCESS)
+	if (result == CUDA_SUCCESS) {
+		sim_cost(COST_ALLOC, size, 1);
 		*out = at;
+	}
 	return result;
 }
 
@@ -59,7 +60,7 @@ CUresult cuMemAllocPitch_v2(CUdeviceptr *out, size_t *pitch, size_t width, size_
 	size_t row = (width + ALIGN - 1) / ALIGN * ALIGN;
 	uintptr_t at = 0;
 	sim_lock();
-	CUresult result = sim_device_alloc(sim_current(), row * height, NULL, false, &at);
+	CUresult result = sim_device_alloc(sim_current()->dev, sim_current(), row * height, &at);
 	sim_unlock();
 	if (result == CUDA_SUCCESS) {
 		*out = at;
@@ -103,6 +104,31 @@ CUresult cuMemAllocManaged(CUdeviceptr *out, size_t size, unsigned int flags)
 	return result;
 }
 
+/* The real one waits for the whole device, and holds up launches meanwhile. */
+static CUresult free_plain(struct sim_range *r)
+{
+	uintptr_t base = r->base;
+	unsigned long long id = r->id;
+	sim_device_stop_and_drain(r->dev);
+	r = sim_range_find(base);
+	if (!r || r->id != id)
+		return CUDA_ERROR_INVALID_VALUE; /* another thread has freed it meanwhile */
+	CUresult result = __atomic_load_n(&r->ctx->sticky, __ATOMIC_ACQUIRE);
+	if (result == CUDA_SUCCESS)
+		sim_release_range(r);
+	return result;
+}
+
+/* Of stream-ordered memory it does not wait: the caller says that nothing uses it any more. */
+static CUresult free_ordered(struct sim_range *r)
+{
+	if (sim_pending_use(r->base, r->size))
+		sim_complain("cuMemFree of stream-ordered memory at %p, which queued work uses", (void *)r->base);
+	if (!r->graph)
+		sim_pool_free_now(r);
+	return CUDA_SUCCESS;
+}
+
 CUresult cuMemFree_v2(CUdeviceptr ptr)
 {
 	SIM_ENTER(cuMemFree_v2, S_DEV | S_UNSAFE);
@@ -111,18 +137,14 @@ CUresult cuMemFree_v2(CUdeviceptr ptr)
 	CUresult result = CUDA_ERROR_INVALID_VALUE;
 	sim_lock();
 	struct sim_range *r = sim_range_find(ptr);
-	if (r && r->base == ptr && (r->kind == MEM_DEVICE || r->kind == MEM_MANAGED) && !r->imported) {
-		/* The real one waits for the whole device, and holds up launches meanwhile. */
-		sim_device_stop_and_drain(r->dev);
-		r = sim_range_find(ptr);
-		if (r && r->base == ptr)
-			result = __atomic_load_n(&r->ctx->sticky, __ATOMIC_ACQUIRE);
-		if (result == CUDA_SUCCESS)
-			sim_release_range(r);
-	} else if (!r && sim_range_was_freed(ptr)) {
+	size_t plain = r && !r->async ? r->size : 0;
+	if (r ? r->freeing : sim_range_was_freed(ptr))
 		sim_complain("cuMemFree of %p, which was freed", (void *)(uintptr_t)ptr);
-	}
+	else if (r && r->base == ptr && (r->kind == MEM_DEVICE || r->kind == MEM_MANAGED) && !r->imported)
+		result = r->async ? free_ordered(r) : free_plain(r);
 	sim_unlock();
+	if (result == CUDA_SUCCESS && plain)
+		sim_cost(COST_FREE, plain, 1);
 	return result;
 }
 
@@ -143,12 +165,12 @@ CUresult cuMemGetAddressRange_v2(CUdeviceptr *base, size_t *size, CUdeviceptr pt
 	SIM_ENTER(cuMemGetAddressRange_v2, S_CTX);
 	CUresult result = CUDA_ERROR_NOT_FOUND;
 	sim_lock();
-	struct sim_range *r = sim_range_find(ptr);
-	if (r && (r->kind != MEM_VMM || r->accessible)) {
+	struct sim_range *r = sim_range_live(ptr);
+	if (r && (r->kind != MEM_VMM || r->may_read)) {
 		if (base)
 			*base = r->base;
 		if (size)
-			*size = r->size;
+			*size = sim_range_size(r);
 		result = CUDA_SUCCESS;
 	}
 	sim_unlock();
@@ -162,7 +184,7 @@ CUresult cuMemAdvise(CUdeviceptr ptr, size_t size, CUmem_advise advice, CUdevice
 	(void)advice;
 	(void)dev;
 	sim_lock();
-	struct sim_range *r = sim_range_find(ptr);
+	struct sim_range *r = sim_range_live(ptr);
 	bool managed = r && r->kind == MEM_MANAGED;
 	sim_unlock();
 	return managed ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;

@@ -30,7 +30,7 @@ static CUresult fill(bool per_thread, CUdeviceptr dst, size_t pitch, unsigned un
 		result = sim_submit(s, cmd, &op);
 	}
 	/* On device memory the synchronous calls do not wait either. */
-	if (op && sync && side != SIDE_DEVICE)
+	if (op && sync && (side != SIDE_DEVICE || sim_synchronous(dst)))
 		sim_op_wait(op);
 	sim_op_put(op);
 	sim_unlock();

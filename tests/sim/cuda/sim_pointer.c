@@ -42,13 +42,13 @@ static bool device_kind(const struct sim_range *r)
 static uint64_t mapping_size(const struct sim_range *r)
 {
 	uint64_t unit = r->kind == MEM_DEVICE || r->kind == MEM_MANAGED ? (r->async ? 32u << 20 : 2u << 20) : 1;
-	return (r->size + unit - 1) / unit * unit;
+	return (sim_range_size(r) + unit - 1) / unit * unit;
 }
 
 /* Value of one attribute of a known address; false: it has none. */
 static bool attribute(const struct sim_range *r, uintptr_t ptr, CUpointer_attribute which, uint64_t *value)
 {
-	bool vmm = r->kind == MEM_VMM, usable = !vmm || r->accessible;
+	bool vmm = r->kind == MEM_VMM, usable = !vmm || r->may_read;
 	switch (which) {
 	case CU_POINTER_ATTRIBUTE_CONTEXT:
 		*value = vmm || r->async ? 0 : (uintptr_t)r->ctx; /* VMM and pool memory belong to no context */
@@ -65,7 +65,7 @@ static bool attribute(const struct sim_range *r, uintptr_t ptr, CUpointer_attrib
 	case CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL: *value = (uint64_t)r->dev->ordinal; return true;
 	case CU_POINTER_ATTRIBUTE_IS_MANAGED: *value = r->kind == MEM_MANAGED; return true;
 	case CU_POINTER_ATTRIBUTE_RANGE_START_ADDR: *value = vmm ? r->va_base : r->base; return true;
-	case CU_POINTER_ATTRIBUTE_RANGE_SIZE: *value = vmm ? r->va_size : r->size; return true;
+	case CU_POINTER_ATTRIBUTE_RANGE_SIZE: *value = vmm ? r->va_size : sim_range_size(r); return true;
 	case CU_POINTER_ATTRIBUTE_MAPPED: *value = 1; return true;
 	case CU_POINTER_ATTRIBUTE_MAPPING_BASE_ADDR: *value = r->base; return true;
 	case CU_POINTER_ATTRIBUTE_MAPPING_SIZE: *value = mapping_size(r); return true;
@@ -73,16 +73,41 @@ static bool attribute(const struct sim_range *r, uintptr_t ptr, CUpointer_attrib
 		*value = r->kind == MEM_DEVICE && !r->async;
 		return true;
 	case CU_POINTER_ATTRIBUTE_IS_GPU_DIRECT_RDMA_CAPABLE:
-		*value = r->kind == MEM_DEVICE && !r->async;
+		*value =
+			(r->kind == MEM_DEVICE && !r->async) || (vmm && r->phys->prop.allocFlags.gpuDirectRDMACapable);
 		return true;
 	case CU_POINTER_ATTRIBUTE_ACCESS_FLAGS:
-		*value = usable ? CU_POINTER_ATTRIBUTE_ACCESS_FLAG_READWRITE : 0;
+		*value = vmm && usable && !r->may_write ? CU_POINTER_ATTRIBUTE_ACCESS_FLAG_READ
+				 : usable                       ? CU_POINTER_ATTRIBUTE_ACCESS_FLAG_READWRITE
+												: CU_POINTER_ATTRIBUTE_ACCESS_FLAG_NONE;
 		return true;
 	case CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE: *value = (uintptr_t)r->pool; return true;
-	case CU_POINTER_ATTRIBUTE_SYNC_MEMOPS: *value = r->kind == MEM_MANAGED; return true;
-	case CU_POINTER_ATTRIBUTE_ALLOWED_HANDLE_TYPES: *value = 0; return true;
+	case CU_POINTER_ATTRIBUTE_SYNC_MEMOPS: *value = r->kind == MEM_MANAGED || r->sync_memops; return true;
+	case CU_POINTER_ATTRIBUTE_ALLOWED_HANDLE_TYPES:
+		*value = vmm ? r->phys->prop.requestedHandleTypes : 0;
+		return true;
 	default: return false;
 	}
+}
+
+/* Memory of cuMemAlloc: of it alone is there a per-pointer setting, and tokens. */
+static bool plain(const struct sim_range *r)
+{
+	return r && r->kind == MEM_DEVICE && !r->async;
+}
+
+/* Whoever asks for them wants to read the memory behind the driver's back. */
+static CUresult tokens(CUDA_POINTER_ATTRIBUTE_P2P_TOKENS *out, CUdeviceptr ptr)
+{
+	sim_lock();
+	struct sim_range *r = sim_range_live(ptr);
+	bool ok = plain(r) && !r->imported;
+	if (ok) {
+		*out = (CUDA_POINTER_ATTRIBUTE_P2P_TOKENS){.p2pToken = r->id, .vaSpaceToken = 1};
+		r->sync_memops = true;
+	}
+	sim_unlock();
+	return ok ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 
 CUresult cuPointerGetAttribute(void *data, CUpointer_attribute which, CUdeviceptr ptr)
@@ -91,9 +116,11 @@ CUresult cuPointerGetAttribute(void *data, CUpointer_attribute which, CUdevicept
 	size_t size = attribute_size(which);
 	if (!data || !size)
 		return CUDA_ERROR_INVALID_VALUE;
+	if (which == CU_POINTER_ATTRIBUTE_P2P_TOKENS)
+		return tokens(data, ptr);
 	uint64_t value = 0;
 	sim_lock();
-	struct sim_range *r = sim_range_find(ptr);
+	struct sim_range *r = sim_range_live(ptr);
 	bool known = r && attribute(r, ptr, which, &value);
 	sim_unlock();
 	if (known || (r && size == 8)) /* the pointers are cleared when there is none */
@@ -127,7 +154,7 @@ CUresult cuPointerGetAttributes(unsigned int count, CUpointer_attribute *which, 
 		if (!attribute_size(which[i]) || which[i] == CU_POINTER_ATTRIBUTE_P2P_TOKENS)
 			return CUDA_ERROR_INVALID_VALUE;
 	sim_lock();
-	struct sim_range *r = sim_range_find(ptr);
+	struct sim_range *r = sim_range_live(ptr);
 	for (unsigned i = 0; i < count; i++) {
 		uint64_t value = 0;
 		if (!r && !unknown_address(ptr, which[i], &value))
@@ -146,8 +173,12 @@ CUresult cuPointerSetAttribute(const void *value, CUpointer_attribute which, CUd
 	if (!value || which != CU_POINTER_ATTRIBUTE_SYNC_MEMOPS)
 		return CUDA_ERROR_INVALID_VALUE;
 	sim_lock();
-	struct sim_range *r = sim_range_find(ptr);
-	bool device = r && sim_kind_device(r->kind);
+	struct sim_range *r = sim_range_live(ptr);
+	bool ok = plain(r);
+	if (ok)
+		r->sync_memops = *(const unsigned *)value != 0;
+	if (ok && r->sync_memops)
+		sim_ctx_drain(sim_current()); /* what is pending was to be synchronous */
 	sim_unlock();
-	return device ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+	return ok ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }

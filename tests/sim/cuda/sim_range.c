@@ -77,8 +77,13 @@ unsigned char *sim_translate(uintptr_t addr, size_t *n, struct sim_phys **phys)
 		*n = r->size - off;
 	if (!r->phys)
 		return (unsigned char *)addr;
-	if (r->kind == MEM_VMM && !r->accessible) {
+	if (r->kind == MEM_VMM && !r->may_read) {
 		sim_complain("access to mapped memory at %p without cuMemSetAccess", (void *)addr);
+		return NULL;
+	}
+	if (sim_thread.kernel && !sim_peer_reaches(sim_thread.kernel, r)) {
+		sim_complain("kernel of device %d has no access to %p", sim_thread.kernel->dev->ordinal,
+					 (void *)addr);
 		return NULL;
 	}
 	if (r->imported && !sim_import_alive(r->imported)) {

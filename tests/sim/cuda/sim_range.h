@@ -22,11 +22,13 @@ struct sim_phys { /* bytes behind device addresses */
 	uint64_t off;           /* in the device's file; 0: in none */
 	unsigned exported;      /* slot in the table of exports, plus one; 0: was not exported */
 	CUmemAllocationProp prop;
+	struct sim_handle *handle; /* that the program has of it (sim_vmm.c); NULL: none */
 };
 
 struct sim_range {
 	uintptr_t base;
-	size_t size;
+	size_t size;  /* that the device reaches */
+	size_t asked; /* by the program, when that is less; else 0 */
 	enum sim_kind kind;
 	unsigned flags;
 	unsigned long long id;
@@ -36,20 +38,31 @@ struct sim_range {
 	size_t phys_off;
 	uintptr_t va_base; /* VMM: the reservation it lies in */
 	size_t va_size;
-	bool accessible;             /* VMM: cuMemSetAccess was called */
-	bool async;                  /* from cuMemAllocAsync */
+	uint32_t may_read, may_write; /* VMM: devices with access, a bit each (cuMemSetAccess) */
+	bool async;                   /* stream-ordered: of a pool or a graph */
+	bool freeing;                 /* freed, but queued work may use it: no memory as the program sees it */
+	bool sync_memops;
 	struct sim_import *imported; /* from cuIpcOpenMemHandle; else NULL */
 	struct sim_pool *pool;
+	struct sim_block *block;        /* of the pool */
+	const struct sim_graph *graph;  /* whose allocation it is; only to compare */
 	struct sim_range **link, *next; /* list of all */
 };
 
 /* All lock held. A range lasts until it is removed. */
 struct sim_range *sim_range_find(uintptr_t addr);
+struct sim_range *sim_range_live(uintptr_t addr); /* not what is being freed */
 struct sim_range *sim_range_overlap(uintptr_t base, size_t size);
 struct sim_range *sim_range_add(const struct sim_range *range); /* NULL: overlaps */
 void sim_range_remove(struct sim_range *range);                 /* remembered as freed */
 struct sim_range *sim_range_first(void);                        /* of the list; newest first */
 bool sim_range_was_freed(uintptr_t addr);
+
+/* Bytes of it as the program knows it. */
+static inline size_t sim_range_size(const struct sim_range *r)
+{
+	return r->asked ? r->asked : r->size;
+}
 
 static inline bool sim_kind_device(enum sim_kind k)
 {
@@ -61,13 +74,20 @@ struct sim_phys *sim_phys_new(struct sim_device *dev, size_t size);
 /* A piece of another process's file. */
 struct sim_phys *sim_phys_map(int fd, uint64_t off, size_t size);
 void sim_phys_put(struct sim_phys *phys);
+/* True when work that is queued or running names an address of [base, base + size). */
+bool sim_pending_use(uintptr_t base, size_t size);
+/* True when a kernel of ctx may use the range (sim_peer.c). */
+bool sim_peer_reaches(const struct sim_ctx *ctx, const struct sim_range *r);
 uintptr_t sim_va_take(struct sim_device *dev, size_t size, size_t align); /* 0: none left */
 /* End of what occupies [at, at + size), or 0: ranges and reservations (sim_vmm.c). */
 uintptr_t sim_va_conflict(uintptr_t at, size_t size);
 bool sim_vmm_reserved(uintptr_t at, uintptr_t *base, size_t *size); /* cuMemAddressReserve */
-CUresult sim_device_alloc(struct sim_ctx *ctx, size_t size, struct sim_pool *pool, bool async,
-						  uintptr_t *out);
-void sim_release_range(struct sim_range *range); /* frees what the range owns, then removes it */
+CUresult sim_device_alloc(struct sim_device *dev, struct sim_ctx *ctx, size_t size, uintptr_t *out);
+/* Addresses that are occupied, whatever the table says. */
+void sim_va_hold(uintptr_t base, size_t size);
+void sim_va_release(uintptr_t base, size_t size);
+uintptr_t sim_va_held(uintptr_t at, size_t size); /* end of what overlaps, or 0 */
+void sim_release_range(struct sim_range *range);  /* frees what the range owns, then removes it */
 
 /*
  * Bytes behind a program address, for at most *n bytes (shortened to what is contiguous).

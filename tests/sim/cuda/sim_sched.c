@@ -252,6 +252,8 @@ CUresult sim_submit_after(struct sim_stream *s, struct sim_cmd *cmd, struct sim_
 	}
 	op->refs = 2; /* the queue, and stream->last */
 	op->cmd = cmd;
+	op->stream = s;
+	op->seq = ++s->seq;
 	bool ok = implicit_deps(s, op) && barrier_deps(s, op) && (s->has_thread || stream_start(s));
 	for (int i = 0; i < count; i++)
 		ok = op_depend(op, deps[i]) && ok;
@@ -369,4 +371,14 @@ void sim_device_stop_and_drain(struct sim_device *dev)
 	sim.free_waits += sim_device_drain(dev);
 	dev->stall--;
 	pthread_cond_broadcast(&sim.stall_ended);
+}
+
+bool sim_pending_use(uintptr_t base, size_t size)
+{
+	for (struct sim_ctx *ctx = sim.contexts; ctx; ctx = ctx->next)
+		for (struct sim_stream *s = ctx->streams; s; s = s->next)
+			for (struct sim_op *op = s->head; op; op = op->next)
+				if (sim_cmd_names(op->cmd, base, size))
+					return true;
+	return false;
 }

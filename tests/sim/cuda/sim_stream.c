@@ -3,7 +3,7 @@
  */
 #include <stdlib.h>
 
-#include "sim_internal.h"
+#include "sim_pool.h"
 
 #define MIN_PRIORITY (-5)
 
@@ -137,6 +137,7 @@ static CUresult synchronize(bool per_thread, CUstream handle)
 	if (result == CUDA_SUCCESS) {
 		struct sim_ctx *ctx = s->ctx;
 		sim_stream_drain(s);
+		sim_pool_host_waited(ctx->dev);
 		result = __atomic_load_n(&ctx->sticky, __ATOMIC_ACQUIRE);
 	}
 	sim_unlock();

@@ -41,6 +41,12 @@ struct sim_range *sim_range_find(uintptr_t addr)
 	return sim_range_overlap(addr, 1);
 }
 
+struct sim_range *sim_range_live(uintptr_t addr)
+{
+	struct sim_range *r = sim_range_find(addr);
+	return r && !r->freeing ? r : NULL;
+}
+
 struct sim_range *sim_range_first(void)
 {
 	return first;
@@ -69,7 +75,7 @@ struct sim_range *sim_range_add(const struct sim_range *range)
 	if (first)
 		first->link = &r->next;
 	first = r;
-	++*counter_of(r->kind);
+	*counter_of(r->kind) += !r->freeing;
 	return r;
 }
 
@@ -80,7 +86,7 @@ void sim_range_remove(struct sim_range *r)
 		freed[freed_next].size = r->size;
 		freed_next = (freed_next + 1) % FREED_KEPT;
 	}
-	--*counter_of(r->kind);
+	*counter_of(r->kind) -= !r->freeing;
 	tdelete(r, &tree, compare);
 	*r->link = r->next;
 	if (r->next)
@@ -94,4 +100,36 @@ bool sim_range_was_freed(uintptr_t addr)
 		if (addr - freed[i].base < freed[i].size)
 			return true;
 	return false;
+}
+
+/* ---- addresses that are held: as ranges, in a tree of their own ---- */
+
+static void *held;
+
+void sim_va_hold(uintptr_t base, size_t size)
+{
+	struct sim_range *r = calloc(1, sizeof *r);
+	if (!r)
+		abort();
+	r->base = base;
+	r->size = size;
+	if (!tsearch(r, &held, compare))
+		abort();
+}
+
+void sim_va_release(uintptr_t base, size_t size)
+{
+	const struct sim_range key = {.base = base, .size = size};
+	struct sim_range **found = tfind(&key, &held, compare);
+	struct sim_range *r = found ? *found : NULL;
+	if (r)
+		tdelete(r, &held, compare);
+	free(r);
+}
+
+uintptr_t sim_va_held(uintptr_t at, size_t size)
+{
+	const struct sim_range key = {.base = at, .size = size};
+	struct sim_range **found = tfind(&key, &held, compare);
+	return found ? (*found)->base + (*found)->size : 0;
 }

@@ -1,49 +1,56 @@
 /*
- * sim_vmm.c - virtual memory management: reservations, handles, mappings.
+ * sim_vmm.c - virtual memory management: reservations and physical memory.
+ *
+ * Physical memory (struct sim_phys) lives as long as a handle or a mapping refers to it, or work
+ * that is running. Mappings are in sim_vmm_map.c.
  */
+#include <search.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "sim_internal.h"
+#include "sim_cost.h"
+#include "sim_vmm.h"
 
-struct reservation {
-	uintptr_t base;
-	size_t size;
-	struct reservation *next;
-};
+/* ---- reservations: a tree in which those that overlap are equal ---- */
 
-static struct reservation *reservations;
+static void *reservations;
 
-static struct reservation *reservation_of(uintptr_t at, size_t size)
+static int compare_reservations(const void *a, const void *b)
 {
-	for (struct reservation *r = reservations; r; r = r->next)
-		if (at >= r->base && at - r->base < r->size && size <= r->size - (at - r->base))
-			return r;
-	return NULL;
+	const struct sim_reservation *x = a, *y = b;
+	if (x->base + x->size <= y->base)
+		return -1;
+	return y->base + y->size <= x->base;
+}
+
+static struct sim_reservation *reservation_at(uintptr_t at, size_t size)
+{
+	const struct sim_reservation key = {at, size};
+	struct sim_reservation **found = tfind(&key, &reservations, compare_reservations);
+	return found ? *found : NULL;
+}
+
+struct sim_reservation *sim_reservation_of(uintptr_t at, size_t size)
+{
+	struct sim_reservation *r = reservation_at(at, 1);
+	return r && size <= r->size - (at - r->base) ? r : NULL;
 }
 
 uintptr_t sim_va_conflict(uintptr_t at, size_t size)
 {
 	struct sim_range *range = sim_range_overlap(at, size);
+	struct sim_reservation *r = range ? NULL : reservation_at(at, size);
 	if (range)
 		return range->base + range->size;
-	for (struct reservation *r = reservations; r; r = r->next)
-		if (at < r->base + r->size && r->base < at + size)
-			return r->base + r->size;
-	return 0;
+	return r ? r->base + r->size : sim_va_held(at, size);
 }
 
 bool sim_vmm_reserved(uintptr_t at, uintptr_t *base, size_t *size)
 {
-	struct reservation *r = reservation_of(at, 1);
+	struct sim_reservation *r = reservation_at(at, 1);
 	*base = r ? r->base : 0;
 	*size = r ? r->size : 0;
 	return r != NULL;
-}
-
-static bool granular(uint64_t n)
-{
-	return n && n % SIM_GRANULARITY == 0;
 }
 
 CUresult cuMemGetAllocationGranularity(size_t *out, const CUmemAllocationProp *prop,
@@ -61,16 +68,16 @@ CUresult cuMemAddressReserve(CUdeviceptr *out, size_t size, size_t align, CUdevi
 {
 	SIM_ENTER(cuMemAddressReserve, S_DEV);
 	(void)hint; /* real drivers need not honour it either */
-	if (!out || !granular(size) || flags || (align & (align - 1)))
+	if (!out || !sim_granular(size) || flags || (align & (align - 1)))
 		return CUDA_ERROR_INVALID_VALUE;
-	struct reservation *r = calloc(1, sizeof *r);
+	struct sim_reservation *r = calloc(1, sizeof *r);
 	sim_lock();
 	uintptr_t at = r ? sim_va_take(&sim.dev[0], size, align > SIM_GRANULARITY ? align : SIM_GRANULARITY) : 0;
 	if (at) {
 		r->base = at;
 		r->size = size;
-		r->next = reservations;
-		reservations = r;
+		if (!tsearch(r, &reservations, compare_reservations))
+			abort();
 		*out = at;
 	}
 	sim_unlock();
@@ -82,30 +89,67 @@ CUresult cuMemAddressReserve(CUdeviceptr *out, size_t size, size_t align, CUdevi
 CUresult cuMemAddressFree(CUdeviceptr ptr, size_t size)
 {
 	SIM_ENTER(cuMemAddressFree, S_DEV);
-	CUresult result = CUDA_ERROR_INVALID_VALUE;
 	sim_lock();
-	for (struct reservation **p = &reservations; *p; p = &(*p)->next) {
-		struct reservation *r = *p;
-		if (r->base != ptr || r->size != size)
-			continue;
-		if (!sim_range_overlap(r->base, r->size)) {
-			*p = r->next;
-			free(r);
-			result = CUDA_SUCCESS;
-		}
-		break;
+	struct sim_reservation *r = reservation_at(ptr, 1);
+	bool ok = r && r->base == ptr && r->size == size && !sim_range_overlap(ptr, size);
+	if (ok) {
+		tdelete(r, &reservations, compare_reservations);
+		free(r);
 	}
 	sim_unlock();
-	return result;
+	return ok ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 
-/* ---- handles: a reference to a struct sim_phys ---- */
+/* ---- handles: numbers that are never used again ---- */
+
+struct sim_handle {
+	CUmemGenericAllocationHandle number;
+	struct sim_phys *phys; /* holds a reference */
+	int refs;              /* of the program: cuMemCreate, cuMemRetainAllocationHandle */
+};
+
+static void *handles;
+
+static int compare_handles(const void *a, const void *b)
+{
+	const struct sim_handle *x = a, *y = b;
+	return x->number < y->number ? -1 : x->number > y->number;
+}
+
+static struct sim_handle *handle_get(CUmemGenericAllocationHandle number)
+{
+	const struct sim_handle key = {.number = number};
+	struct sim_handle **found = tfind(&key, &handles, compare_handles);
+	return found ? *found : NULL;
+}
+
+struct sim_phys *sim_handle_phys(CUmemGenericAllocationHandle number)
+{
+	struct sim_handle *h = handle_get(number);
+	return h ? h->phys : NULL;
+}
+
+/* Takes over the reference to phys. */
+static CUmemGenericAllocationHandle handle_new(struct sim_phys *phys)
+{
+	static CUmemGenericAllocationHandle last = 0x10000;
+	struct sim_handle *h = calloc(1, sizeof *h);
+	if (!h)
+		abort();
+	h->number = ++last;
+	h->phys = phys;
+	h->refs = 1;
+	phys->handle = h;
+	if (!tsearch(h, &handles, compare_handles))
+		abort();
+	return h->number;
+}
 
 CUresult cuMemCreate(CUmemGenericAllocationHandle *out, size_t size, const CUmemAllocationProp *prop,
 					 unsigned long long flags)
 {
 	SIM_ENTER(cuMemCreate, S_DEV);
-	if (!out || !prop || !granular(size) || flags || prop->type != CU_MEM_ALLOCATION_TYPE_PINNED)
+	if (!out || !prop || !sim_granular(size) || flags || prop->type != CU_MEM_ALLOCATION_TYPE_PINNED)
 		return CUDA_ERROR_INVALID_VALUE;
 	struct sim_device *dev = NULL;
 	if (prop->location.type == CU_MEM_LOCATION_TYPE_DEVICE) {
@@ -119,22 +163,29 @@ CUresult cuMemCreate(CUmemGenericAllocationHandle *out, size_t size, const CUmem
 	struct sim_phys *phys = sim_phys_new(dev, size);
 	if (phys) {
 		phys->prop = *prop;
-		*out = (CUmemGenericAllocationHandle)(uintptr_t)phys;
+		*out = handle_new(phys);
 	}
 	sim_unlock();
+	if (phys)
+		sim_cost(COST_CREATE, size, 1);
 	return phys ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
 }
 
 CUresult cuMemRelease(CUmemGenericAllocationHandle handle)
 {
 	SIM_ENTER(cuMemRelease, S_DEV);
-	struct sim_phys *phys = (struct sim_phys *)(uintptr_t)handle;
-	if (!phys)
-		return CUDA_ERROR_INVALID_VALUE;
 	sim_lock();
-	sim_phys_put(phys);
+	struct sim_handle *h = handle_get(handle);
+	if (!h && handle)
+		sim_complain("cuMemRelease of %llx, which is no handle", handle);
+	if (h && --h->refs == 0) {
+		h->phys->handle = NULL;
+		sim_phys_put(h->phys);
+		tdelete(h, &handles, compare_handles);
+		free(h);
+	}
 	sim_unlock();
-	return CUDA_SUCCESS;
+	return h ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 
 CUresult cuMemRetainAllocationHandle(CUmemGenericAllocationHandle *out, void *ptr)
@@ -144,8 +195,14 @@ CUresult cuMemRetainAllocationHandle(CUmemGenericAllocationHandle *out, void *pt
 	sim_lock();
 	struct sim_range *r = sim_range_find((uintptr_t)ptr);
 	if (out && r && r->kind == MEM_VMM) {
-		r->phys->refs++;
-		*out = (CUmemGenericAllocationHandle)(uintptr_t)r->phys;
+		struct sim_handle *h = r->phys->handle;
+		if (h) {
+			h->refs++;
+			*out = h->number;
+		} else {
+			r->phys->refs++;
+			*out = handle_new(r->phys);
+		}
 		result = CUDA_SUCCESS;
 	}
 	sim_unlock();
@@ -156,100 +213,10 @@ CUresult cuMemGetAllocationPropertiesFromHandle(CUmemAllocationProp *prop,
 												CUmemGenericAllocationHandle handle)
 {
 	SIM_ENTER(cuMemGetAllocationPropertiesFromHandle, S_DEV);
-	if (!prop || !handle)
-		return CUDA_ERROR_INVALID_VALUE;
-	*prop = ((struct sim_phys *)(uintptr_t)handle)->prop;
-	return CUDA_SUCCESS;
-}
-
-/* ---- mappings ---- */
-
-CUresult cuMemMap(CUdeviceptr ptr, size_t size, size_t offset, CUmemGenericAllocationHandle handle,
-				  unsigned long long flags)
-{
-	SIM_ENTER(cuMemMap, S_DEV);
-	struct sim_phys *phys = (struct sim_phys *)(uintptr_t)handle;
-	if (!phys || !granular(size) || ptr % SIM_GRANULARITY || offset || flags)
-		return CUDA_ERROR_INVALID_VALUE;
-	CUresult result = CUDA_ERROR_INVALID_VALUE;
 	sim_lock();
-	struct reservation *r = reservation_of(ptr, size);
-	if (r && size <= phys->size) {
-		struct sim_range range = {
-			.base = ptr,
-			.size = size,
-			.kind = MEM_VMM,
-			.dev = phys->dev ? phys->dev : &sim.dev[0],
-			.phys = phys,
-			.va_base = r->base,
-			.va_size = r->size,
-		};
-		if (sim_range_add(&range)) {
-			phys->refs++;
-			result = CUDA_SUCCESS;
-		}
-	}
+	struct sim_phys *phys = sim_handle_phys(handle);
+	if (prop && phys)
+		*prop = phys->prop;
 	sim_unlock();
-	return result;
-}
-
-/* True when [ptr, ptr + size) is exactly a run of whole mappings. */
-static bool whole_mappings(uintptr_t ptr, size_t size)
-{
-	uintptr_t at = ptr;
-	while (at < ptr + size) {
-		struct sim_range *r = sim_range_find(at);
-		if (!r || r->kind != MEM_VMM || r->base != at)
-			return false;
-		at += r->size;
-	}
-	return at == ptr + size;
-}
-
-/* Does not wait for the device, as the real one does not. Addresses that are reserved and
- * not mapped are passed over. */
-CUresult cuMemUnmap(CUdeviceptr ptr, size_t size)
-{
-	SIM_ENTER(cuMemUnmap, S_DEV);
-	sim_lock();
-	bool ok = granular(size) && reservation_of(ptr, size);
-	struct sim_range *first = sim_range_find(ptr), *last = sim_range_find(ptr + size - 1);
-	if ((first && first->base < ptr) || (last && last->base + last->size > ptr + size))
-		ok = false; /* cuts a mapping */
-	for (struct sim_range *r; ok && (r = sim_range_overlap(ptr, size));)
-		sim_release_range(r);
-	sim_unlock();
-	return ok ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
-}
-
-CUresult cuMemSetAccess(CUdeviceptr ptr, size_t size, const CUmemAccessDesc *desc, size_t count)
-{
-	SIM_ENTER(cuMemSetAccess, S_DEV);
-	if (!desc || !count)
-		return CUDA_ERROR_INVALID_VALUE;
-	sim_lock();
-	bool ok = granular(size) && whole_mappings(ptr, size);
-	for (uintptr_t at = ptr; ok && at < ptr + size;) {
-		struct sim_range *r = sim_range_find(at);
-		r->accessible = desc[0].flags != CU_MEM_ACCESS_FLAGS_PROT_NONE;
-		at += r->size;
-	}
-	sim_unlock();
-	return ok ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
-}
-
-CUresult cuMemGetAccess(unsigned long long *flags, const CUmemLocation *location, CUdeviceptr ptr)
-{
-	SIM_ENTER(cuMemGetAccess, S_DEV);
-	if (!flags || !location)
-		return CUDA_ERROR_INVALID_VALUE;
-	CUresult result = CUDA_ERROR_INVALID_VALUE;
-	sim_lock();
-	struct sim_range *r = sim_range_find(ptr);
-	if (r && r->kind == MEM_VMM) {
-		*flags = r->accessible ? CU_MEM_ACCESS_FLAGS_PROT_READWRITE : CU_MEM_ACCESS_FLAGS_PROT_NONE;
-		result = CUDA_SUCCESS;
-	}
-	sim_unlock();
-	return result;
+	return prop && phys ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }

@@ -1,0 +1,408 @@
+/*
+ * sim_pool_heap.c - the blocks of pools, and when one may be used again.
+ *
+ * A freed block is used again at once by the stream that freed it; by another stream once the
+ * free has been executed (opportunistic), when the stream already waits for the free (event
+ * dependencies), or, when no more memory is to be had, by making it wait (internal dependencies).
+ * Work that was queued before the free may still use the old block: its range stays, as long as
+ * the free is pending, in all parts that are not in use again.
+ */
+#include <stdlib.h>
+
+#include "sim_pool.h"
+
+#define UNIT 512
+#define SEGMENT (32u << 20)
+#define BIN_LOOKS 64   /* blocks of one bin that an allocation looks at */
+#define VISITS_MAX 512 /* operations that a search for a dependency looks at */
+#define POISON 0xdb
+#define POISON_MAX 4096
+
+/* ---- bins: four a power of two ---- */
+
+static int bin_of(size_t size)
+{
+	int power = 63 - __builtin_clzll(size / UNIT);
+	return power * 4 + (int)(size / UNIT * 4 >> power & 3);
+}
+
+static void bin_put(struct sim_pool *p, struct sim_block *b)
+{
+	struct sim_block **head = &p->bins[bin_of(b->size)];
+	b->in_bin = *head;
+	b->bin = head;
+	if (*head)
+		(*head)->bin = &b->in_bin;
+	*head = b;
+}
+
+static void bin_take(struct sim_block *b)
+{
+	*b->bin = b->in_bin;
+	if (b->in_bin)
+		b->in_bin->bin = b->bin;
+}
+
+/* ---- segments ---- */
+
+static struct sim_block *segment_new(struct sim_pool *p, size_t size)
+{
+	if (p->max_size && (size > p->max_size || p->reserved > p->max_size - size))
+		return NULL;
+	struct sim_segment *g = calloc(1, sizeof *g);
+	struct sim_block *b = calloc(1, sizeof *b);
+	struct sim_phys *phys = g && b ? sim_phys_new(p->dev, size) : NULL;
+	uintptr_t at = phys ? sim_va_take(p->dev, size, SIM_GRANULARITY) : 0;
+	if (!at) {
+		if (phys)
+			sim_phys_put(phys);
+		free(g);
+		free(b);
+		return NULL;
+	}
+	*g = (struct sim_segment){p, at, size, phys, 0, &p->segments, p->segments};
+	if (g->next)
+		g->next->link = &g->next;
+	p->segments = g;
+	sim_va_hold(at, size);
+	*b = (struct sim_block){.base = at, .size = size, .segment = g, .observed = true};
+	bin_put(p, b);
+	p->reserved += size;
+	if (p->reserved > p->reserved_high)
+		p->reserved_high = p->reserved;
+	return b;
+}
+
+/* The segment is one free block. */
+static void segment_end(struct sim_segment *g, struct sim_block *b)
+{
+	bin_take(b);
+	free(b);
+	g->pool->reserved -= g->size;
+	sim_va_release(g->base, g->size);
+	sim_phys_put(g->phys);
+	*g->link = g->next;
+	if (g->next)
+		g->next->link = g->link;
+	free(g);
+}
+
+/* The only block of a segment that is not busy. */
+static struct sim_block *only_block(const struct sim_segment *g)
+{
+	for (struct sim_block *b = g->pool->bins[bin_of(g->size)]; b; b = b->in_bin)
+		if (b->segment == g)
+			return b;
+	return NULL;
+}
+
+bool sim_pool_release(struct sim_pool *p, uint64_t keep, bool below)
+{
+	bool any = false;
+	for (struct sim_segment *g = p->segments, *next; g && p->reserved > keep; g = next) {
+		next = g->next;
+		struct sim_block *b = g->busy ? NULL : only_block(g);
+		if (!b || (!below && p->reserved - g->size < keep))
+			continue;
+		segment_end(g, b);
+		any = true;
+	}
+	return any;
+}
+
+void sim_pool_end_if_unused(struct sim_pool *p)
+{
+	if (!p->destroyed)
+		return;
+	sim_pool_release(p, 0, true);
+	if (p->segments)
+		return;
+	for (struct sim_range *r = sim_range_first(); r; r = r->next)
+		if (r->pool == p)
+			r->pool = NULL; /* memory of graphs */
+	sim_pool_forget(p);
+}
+
+void sim_pool_host_waited(struct sim_device *dev)
+{
+	for (struct sim_pool *p = sim_pool_first(); p; p = p->next) {
+		if (p->dev != dev)
+			continue;
+		if (p->reserved > p->threshold)
+			sim_pool_release(p, p->threshold, true);
+		for (int i = 0; !p->opportunistic && i < SIM_POOL_BINS; i++)
+			for (struct sim_block *b = p->bins[i]; b; b = b->in_bin)
+				b->observed = b->observed || b->state == BLOCK_FREE;
+	}
+}
+
+/* ---- freeing ---- */
+
+static bool joins(const struct sim_block *a, const struct sim_block *b)
+{
+	return a && b && a->state == BLOCK_FREE && b->state == BLOCK_FREE;
+}
+
+/* b is free, and in no bin. */
+static void settle(struct sim_block *b)
+{
+	struct sim_segment *g = b->segment;
+	struct sim_block *other;
+	b->state = BLOCK_FREE;
+	while (joins(b->left, b) || joins(b, b->right)) {
+		other = joins(b->left, b) ? b->left : b->right;
+		bin_take(other);
+		if (other == b->left) {
+			b->base = other->base;
+			b->left = other->left;
+			if (b->left)
+				b->left->right = b;
+		} else {
+			b->right = other->right;
+			if (b->right)
+				b->right->left = b;
+		}
+		b->size += other->size;
+		b->freer = b->freer == other->freer ? b->freer : 0;
+		b->observed = b->observed && other->observed;
+		free(other);
+	}
+	g->busy--;
+	bin_put(g->pool, b);
+}
+
+static void range_end(struct sim_block *b)
+{
+	struct sim_range *r = b->range;
+	b->range = NULL;
+	if (!r)
+		return;
+	size_t n = r->size < POISON_MAX ? r->size : POISON_MAX;
+	sim_fill_bytes(r->phys->bytes + r->phys_off, POISON, n);
+	sim_release_range(r);
+}
+
+void sim_pool_freed(struct sim_pool_free *f)
+{
+	struct sim_pool *p = f->blocks ? f->blocks->segment->pool : NULL;
+	for (struct sim_block *b = f->blocks, *next; b; b = next) {
+		next = b->same_free;
+		bin_take(b);
+		range_end(b);
+		b->freed = NULL;
+		settle(b);
+	}
+	f->blocks = NULL;
+	if (p)
+		sim_pool_end_if_unused(p);
+}
+
+static void unuse(struct sim_range *r)
+{
+	r->pool->used -= r->block->size;
+	r->freeing = true;
+	sim.allocs--;
+}
+
+CUresult sim_pool_free_on(struct sim_range *r, struct sim_stream *s)
+{
+	struct sim_pool_free *f = calloc(1, sizeof *f);
+	if (!f)
+		return CUDA_ERROR_OUT_OF_MEMORY;
+	struct sim_cmd *cmd = sim_cmd_new(CMD_POOL_FREE);
+	cmd->pool_free = f;
+	CUresult result = sim_submit(s, cmd, &f->op);
+	if (result != CUDA_SUCCESS)
+		return result; /* f went with cmd */
+	sim_op_put(f->op); /* it holds f, not the other way round */
+	struct sim_block *b = r->block;
+	unuse(r);
+	b->state = BLOCK_PENDING;
+	b->freer = s->id;
+	b->observed = false;
+	b->freed = f;
+	b->same_free = NULL;
+	f->blocks = b;
+	bin_put(b->segment->pool, b);
+	return CUDA_SUCCESS;
+}
+
+void sim_pool_free_now(struct sim_range *r)
+{
+	struct sim_block *b = r->block;
+	struct sim_pool *p = r->pool;
+	unuse(r);
+	b->freer = 0;
+	b->observed = true;
+	range_end(b);
+	settle(b);
+	sim_pool_end_if_unused(p);
+}
+
+/* ---- whether a stream is ordered after a free ---- */
+
+struct search {
+	const struct sim_op *goal;
+	unsigned mark;
+	int left;
+};
+
+/* op, and all that comes before it in its stream and is not done. */
+static bool comes_after(struct search *q, struct sim_op *op)
+{
+	if (!op || op->done || !op->stream)
+		return false;
+	if (op->stream == q->goal->stream && op->seq >= q->goal->seq)
+		return true;
+	for (struct sim_op *o = op->stream->head; o && o->seq <= op->seq; o = o->next) {
+		if (o->mark == q->mark)
+			continue;
+		if (q->left-- <= 0)
+			return false;
+		o->mark = q->mark;
+		for (int i = 0; i < o->dep_count; i++)
+			if (comes_after(q, o->deps[i]))
+				return true;
+	}
+	return false;
+}
+
+static bool ordered_after(struct sim_stream *s, const struct sim_op *free_op)
+{
+	static unsigned marks;
+	struct search q = {free_op, ++marks, VISITS_MAX};
+	return comes_after(&q, s->last);
+}
+
+/* ---- allocating ---- */
+
+static bool usable(const struct sim_pool *p, const struct sim_block *b, struct sim_stream *s, bool make_wait)
+{
+	if (b->freer == s->id)
+		return true;
+	if (b->state == BLOCK_FREE)
+		return make_wait || p->opportunistic || b->observed;
+	return make_wait || (p->follow_events && ordered_after(s, b->freed->op));
+}
+
+static struct sim_block *find(struct sim_pool *p, size_t size, struct sim_stream *s, bool make_wait)
+{
+	for (int bin = bin_of(size); bin < SIM_POOL_BINS; bin++) {
+		struct sim_block *best = NULL;
+		int looks = BIN_LOOKS;
+		for (struct sim_block *b = p->bins[bin]; b && looks--; b = b->in_bin)
+			if (b->size >= size && (!best || b->size < best->size) && usable(p, b, s, make_wait))
+				best = b;
+		if (best)
+			return best;
+	}
+	return NULL;
+}
+
+static struct sim_block *grow(struct sim_pool *p, size_t size)
+{
+	size_t large = (size + SEGMENT - 1) / SEGMENT * SEGMENT;
+	size_t small = (size + SIM_GRANULARITY - 1) / SIM_GRANULARITY * SIM_GRANULARITY;
+	struct sim_block *b = segment_new(p, large) ?: segment_new(p, small);
+	bool released = false;
+	for (struct sim_pool *other = sim_pool_first(); !b && other; other = other->next)
+		if (other->dev == p->dev)
+			released = sim_pool_release(other, 0, true) || released;
+	return b ?: released ? segment_new(p, small) : NULL;
+}
+
+/* Cuts what is beyond `size` off; it stays as it was, its pending part of the old range too. */
+static void cut(struct sim_block *b, size_t size)
+{
+	struct sim_block *rest = b->size > size ? calloc(1, sizeof *rest) : NULL;
+	if (!rest)
+		return;
+	*rest = *b;
+	rest->base += size;
+	rest->size -= size;
+	rest->left = b;
+	rest->range = NULL;
+	if (rest->right)
+		rest->right->left = rest;
+	b->right = rest;
+	b->size = size;
+	if (b->state == BLOCK_PENDING) {
+		rest->same_free = b->same_free;
+		b->same_free = rest;
+		rest->segment->busy++;
+	}
+	bin_put(rest->segment->pool, rest);
+}
+
+/* The block leaves its free. Its range goes; what of it lies beyond the block is the next's. */
+static void unpend(struct sim_block *b)
+{
+	struct sim_range *r = b->range, old = r ? *r : (struct sim_range){0};
+	struct sim_block **p = &b->freed->blocks;
+	while (*p != b)
+		p = &(*p)->same_free;
+	*p = b->same_free;
+	b->freed = NULL;
+	b->range = NULL;
+	if (!r)
+		return;
+	r->phys->refs++;
+	sim_release_range(r);
+	uintptr_t end = b->base + b->size;
+	if (old.base + old.size > end) {
+		old.phys_off += end - old.base;
+		old.size -= end - old.base;
+		old.base = end;
+		old.block = b->right;
+		b->right->range = sim_range_add(&old);
+	} else {
+		sim_phys_put(old.phys);
+	}
+}
+
+CUresult sim_pool_alloc(struct sim_pool *p, size_t size, struct sim_stream *s, uintptr_t *out)
+{
+	if (!size)
+		return CUDA_ERROR_INVALID_VALUE;
+	if (size > sim_conf.mem_bytes)
+		return CUDA_ERROR_OUT_OF_MEMORY;
+	size_t whole = (size + UNIT - 1) / UNIT * UNIT;
+	struct sim_block *b = find(p, whole, s, false) ?: grow(p, whole);
+	if (!b && p->internal)
+		b = find(p, whole, s, true);
+	if (!b)
+		return CUDA_ERROR_OUT_OF_MEMORY;
+	if (b->state == BLOCK_PENDING && b->freer != s->id) {
+		struct sim_op *after = b->freed->op;
+		CUresult result = sim_submit_after(s, sim_cmd_new(CMD_NOP), &after, 1, NULL);
+		if (result != CUDA_SUCCESS)
+			return result;
+	}
+	bin_take(b);
+	cut(b, whole);
+	if (b->state == BLOCK_PENDING)
+		unpend(b);
+	else
+		b->segment->busy++;
+	b->state = BLOCK_USED;
+	struct sim_range range = {
+		.base = b->base,
+		.size = whole, /* work of the block's last owner may be queued, and end where this does not */
+		.asked = size,
+		.kind = MEM_DEVICE,
+		.ctx = s->ctx,
+		.dev = p->dev,
+		.phys = b->segment->phys,
+		.phys_off = b->base - b->segment->base,
+		.pool = p,
+		.async = true,
+		.block = b,
+	};
+	range.phys->refs++;
+	b->range = sim_range_add(&range);
+	p->used += b->size;
+	if (p->used > p->used_high)
+		p->used_high = p->used;
+	*out = b->base;
+	return CUDA_SUCCESS;
+}
