@@ -402,14 +402,17 @@ docs: $(COMMAND)
 	$(Q)$(COMMAND) options --markdown | awk -f tools/docs.awk - README.md > $(BUILD)/README.md && cp $(BUILD)/README.md README.md
 
 ## install              copy the library and the command below PREFIX
-install: all
-	install -d '$(DESTDIR)$(PREFIX)/lib' '$(DESTDIR)$(PREFIX)/bin'
+install: all $(SIM_CUDA)
+	install -d '$(DESTDIR)$(PREFIX)/lib/libturbo/sim' '$(DESTDIR)$(PREFIX)/bin'
 	install -m 755 $(LIBTURBO) '$(DESTDIR)$(PREFIX)/lib/libturbo.so'
 	install -m 755 $(COMMAND) '$(DESTDIR)$(PREFIX)/bin/turbo'
+	install -m 755 $(SIM_CUDA) '$(DESTDIR)$(PREFIX)/lib/libturbo/sim/libcuda.so.1'
 
 ## uninstall            remove what `make install` copied below PREFIX
 uninstall:
-	rm -f '$(DESTDIR)$(PREFIX)/lib/libturbo.so' '$(DESTDIR)$(PREFIX)/bin/turbo'
+	rm -f '$(DESTDIR)$(PREFIX)/lib/libturbo.so' '$(DESTDIR)$(PREFIX)/bin/turbo' \
+		'$(DESTDIR)$(PREFIX)/lib/libturbo/sim/libcuda.so.1'
+	rmdir '$(DESTDIR)$(PREFIX)/lib/libturbo/sim' '$(DESTDIR)$(PREFIX)/lib/libturbo' 2>/dev/null || true
 
 ## clean                remove the build directories (fetched headers stay)
 clean:

@@ -130,6 +130,13 @@ for mode in cache deferred stream; do
 	is "libturbo around it changes nothing" "[12, 12]" "$(json '[r["ops"] for r in j]')"
 done
 
+usual="'bare'"
+for mode in cache deferred stream; do
+	! "$turbo" options | grep -q "^TURBO_DEVMEM .*$mode" || usual="$usual, '$mode'"
+done
+status "$turbo" replay all.trace --sim --json >/dev/null
+is "without --mode: all there are" "[$usual]" "$(json '[r["mode"] for r in j]')"
+
 # ---- bad traces ----
 bad() # NAME LINE WHY, after NAME was written
 {
@@ -167,7 +174,7 @@ if ! "$turbo" replay empty.trace --mode bare >/dev/null 2>err && grep -q 'no CUD
 fi
 
 # ---- traces that come with the sources ----
-for trace in "$root"/tests/traces/*; do
+for trace in "$root"/tests/traces/*.trace "$root"/tests/traces/*.trace.gz; do
 	[ -f "$trace" ] || continue
 	read -r ops peak left < <(facts "$trace")
 	is "$(basename "$trace")" 0 "$(status "$turbo" replay "$trace" --sim --mode bare --json)"

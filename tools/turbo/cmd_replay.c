@@ -219,7 +219,8 @@ static int choose_modes(struct arguments *a)
 		if (!replay_mode_exists(a->mode[i]))
 			return failure("replay", "mode %s: this libturbo has no TURBO_DEVMEM=%s", a->mode[i]->name,
 						   a->mode[i]->name);
-	for (const struct replay_mode *m = replay_modes; !a->modes && m->name; m++)
+	bool chosen = a->modes > 0;
+	for (const struct replay_mode *m = replay_modes; !chosen && m->name; m++)
 		if (m->usual && replay_mode_exists(m))
 			a->mode[a->modes++] = m;
 	return 0;

@@ -37,7 +37,7 @@ bool trace_create(struct trace_writer *w, const char *path)
 	if (fd < 0)
 		return false;
 	/* T: written as it is. */
-	w->file = gzdopen(fd, wants_gzip(path) ? "wb9" : "wbT");
+	w->file = gzdopen(fd, wants_gzip(path) ? "wb" : "wbT");
 	if (!w->file) {
 		close(fd);
 		errno = ENOMEM;
