@@ -134,7 +134,7 @@ def sources_in(folder):
 
 
 def program(name):
-    """A C program of the GPU tests: `order_check`, `probe`, `copy_bench` or `pass_bench`."""
+    """A C program of the GPU tests: `order_check`, `devmem_check`, `probe`, or a benchmark's."""
     common = sources_in("tests/gpu/common")
     if name.endswith("_bench"):
         mine = [s for s in sources_in("tools/bench/gpu") if os.path.basename(s).startswith(name)]
@@ -183,3 +183,11 @@ def json_line(text, word):
         if line.startswith(word + " "):
             return json.loads(line[len(word) + 1:])
     return None
+
+
+def json_text(text):
+    """The JSON of a whole output, or None."""
+    try:
+        return json.loads(text)
+    except ValueError:
+        return None

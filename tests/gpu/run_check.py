@@ -15,6 +15,8 @@ import sys
 import time
 
 import check_copies
+import check_devmem
+import check_devmem_scripts as scripts
 import check_torch
 import harness as h
 from hook_coverage import compare
@@ -28,6 +30,17 @@ TESTS = [
     ("model_load", check_torch.model_load),
     ("cpu_1gib", check_torch.cpu_1gib),
     ("coverage", compare.check),
+    ("devmem", check_devmem.devmem),
+    ("devmem_shared", check_devmem.devmem_shared),
+    ("devmem_latency", check_devmem.devmem_latency),
+    ("devmem_calls", check_devmem.devmem_calls),
+    ("mem_train", scripts.mem_train),
+    ("mem_stream", scripts.mem_stream),
+    ("mem_frag", scripts.mem_frag),
+    ("mem_trace", scripts.mem_trace),
+    ("mem_cupy", scripts.mem_cupy),
+    ("mem_jax", scripts.mem_jax),
+    ("mem_static", scripts.mem_static),
 ]
 
 

@@ -1,11 +1,9 @@
-"""Helpers of the torch_*.py scripts, which are ordinary programs: they know nothing of libturbo but
-how to ask `turbo stats` about themselves when run_check.py says where it is."""
+"""Helpers of the torch_*.py scripts."""
 import hashlib
-import json
-import os
-import subprocess
 import sys
 import time
+
+from script_common import result, stats, taking_turns  # noqa: F401
 
 try:
     import torch
@@ -20,22 +18,6 @@ def need_gpu():
         sys.exit(77)
     torch.zeros(1).cuda()
     torch.cuda.synchronize()
-
-
-def stats():
-    """libturbo's counters of this process; {} when it is not preloaded."""
-    command = os.environ.get("GPU_TEST_TURBO")
-    if not command or not os.environ.get("LD_PRELOAD"):
-        return {}
-    env = {k: v for k, v in os.environ.items() if k != "LD_PRELOAD"}
-    p = subprocess.run([command, "stats", str(os.getpid()), "--json"], env=env, capture_output=True, text=True)
-    return json.loads(p.stdout)["counters"] if p.returncode == 0 else {"error": p.stderr}
-
-
-def result(**values):
-    """The last line for run_check.py."""
-    values["stats"] = stats()
-    print("RESULT " + json.dumps(values), flush=True)
 
 
 def sha(tensors):

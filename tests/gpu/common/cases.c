@@ -108,8 +108,8 @@ static bool wanted(const char *name, int argc, char **argv)
 	return argc == 0;
 }
 
-/* Runs one case with a fresh fixture; NULL, a skip or a reason. */
-static const char *run_case(const struct case_suite *s, const struct gpu_case *c)
+/* Runs one case with a fresh fixture; NULL, a skip or a reason. *lost: no other can follow it. */
+static const char *run_case(const struct case_suite *s, const struct gpu_case *c, bool *lost)
 {
 	const char *why = s->open();
 	if (why)
@@ -118,6 +118,7 @@ static const char *run_case(const struct case_suite *s, const struct gpu_case *c
 	CUresult r = cu.cuCtxSynchronize();
 	if (!why && r != CUDA_SUCCESS)
 		why = case_fail("the context ends with %s", cuda_dl_error(r));
+	*lost = r != CUDA_SUCCESS;
 	s->close();
 	return why;
 }
@@ -125,14 +126,15 @@ static const char *run_case(const struct case_suite *s, const struct gpu_case *c
 static int run_cases(const struct case_suite *s, int argc, char **argv)
 {
 	int passed = 0, failed = 0, skipped = 0;
+	bool lost = false;
 	const struct gpu_case *c;
-	for (size_t i = 0; (c = case_at(s, i)); i++) {
+	for (size_t i = 0; !lost && (c = case_at(s, i)); i++) {
 		if (!wanted(c->name, argc, argv))
 			continue;
 		current = c->name;
 		uint64_t started = now_ns();
 		__atomic_store_n(&case_started, started, __ATOMIC_RELEASE);
-		const char *why = run_case(s, c);
+		const char *why = run_case(s, c, &lost);
 		__atomic_store_n(&case_started, 0, __ATOMIC_RELEASE);
 		double ms = (double)(now_ns() - started) / 1e6;
 		bool skip = why && !strncmp(why, "skip: ", 6);
@@ -148,7 +150,7 @@ static int run_cases(const struct case_suite *s, int argc, char **argv)
 		failed += why && !skip;
 	}
 	printf("%d passed, %d failed, %d skipped\n", passed, failed, skipped);
-	return failed ? 1 : 0;
+	return lost ? 4 : failed ? 1 : 0;
 }
 
 static void print_stats(void)

@@ -34,8 +34,9 @@ struct case_suite {
 
 /*
  * usage: PROGRAM [--list] [--seed N] [--timeout S] [suite->options] [CASE...]
- * Exit status: 0, 1 a case failed, 2 usage, 3 a case hung, 77 no GPU. When a test runner has
- * preloaded libturbo.so, the last line is `stats` and the counters of this process.
+ * Exit status: 0, 1 a case failed, 2 usage, 3 a case hung, 4 a case failed and its context is lost,
+ * so that those after it did not run, 77 no GPU. When a test runner has preloaded libturbo.so, the
+ * last line is `stats` and the counters of this process.
  */
 int cases_main(const struct case_suite *suite, int argc, char **argv);
 

@@ -237,7 +237,7 @@ static const char *pool_out_of_memory(void)
 {
 	enum { PIECES = 24 };
 	CUdeviceptr p[PIECES] = {0}, q;
-	CUstream a = fx.stream[STREAM_A];
+	CUstream a = fx.stream[STREAM_A], nb = fx.stream[STREAM_NB];
 	size_t piece = fx.total / 16 / MIB * MIB;
 	int n = 0;
 	STEP(open_pool());
@@ -248,12 +248,13 @@ static const char *pool_out_of_memory(void)
 	case_note_number("pieces", n);
 	for (int i = 0; i < n; i++)
 		TRY(cu.cuMemFreeAsync(p[i], a));
+	TRY(cu.cuStreamSynchronize(a));
 	/* As much again on another stream, and from the other kind of allocation. */
 	for (int i = 0; i < n; i++)
-		TRY(cu.cuMemAllocAsync(&p[i], piece, fx.stream[STREAM_A]));
+		TRY(cu.cuMemAllocAsync(&p[i], piece, nb));
 	for (int i = 0; i < n; i++)
-		TRY(cu.cuMemFreeAsync(p[i], a));
-	TRY(cu.cuStreamSynchronize(a));
+		TRY(cu.cuMemFreeAsync(p[i], nb));
+	TRY(cu.cuStreamSynchronize(nb));
 	TRY(cu.cuMemAlloc_v2(&q, fx.total / 2));
 	TRY(cu.cuMemFree_v2(q));
 	return NULL;
