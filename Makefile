@@ -342,8 +342,8 @@ quick: tests
 # For the hook coverage test: CUPTI's counter, and where there is nvcc the programs with a static
 # CUDA runtime.  The runner builds what is missing, on the machine with the GPU.
 NVCC := $(shell command -v nvcc)
-GPU_EXTRA := $(if $(CUPTI_H),$(BUILD)/tests/gpu/libcuptitrace.so) \
-	$(if $(NVCC),$(BUILD)/tests/gpu/static_client $(BUILD)/tests/gpu/static_ptds_client)
+STATIC_PROGS := $(addprefix $(BUILD)/tests/gpu/,static_client static_ptds_client static_mem)
+GPU_EXTRA := $(if $(CUPTI_H),$(BUILD)/tests/gpu/libcuptitrace.so) $(if $(NVCC),$(STATIC_PROGS))
 
 $(BUILD)/tests/gpu/libcuptitrace.so: tests/gpu/hook_coverage/cuptitrace.c
 	$(call say,LD,$@)
@@ -351,6 +351,8 @@ $(BUILD)/tests/gpu/libcuptitrace.so: tests/gpu/hook_coverage/cuptitrace.c
 	$(Q)$(CC) $(BASE_CFLAGS) -fPIC -fvisibility=hidden -shared -isystem $(dir $(CUPTI_H)) $(CUDA_INC) -o $@ $< -ldl
 
 $(BUILD)/tests/gpu/static_client $(BUILD)/tests/gpu/static_ptds_client: tests/gpu/hook_coverage/static_client.cu
+$(BUILD)/tests/gpu/static_mem: tests/gpu/static_mem.cu
+$(STATIC_PROGS):
 	$(call say,NVCC,$@)
 	@mkdir -p $(@D)
 	$(Q)$(NVCC) -O2 -std=c++17 -cudart static -arch=sm_75 $(if $(findstring ptds,$@),--default-stream per-thread) -o $@ $< -ldl
