@@ -7,12 +7,15 @@
 
 #include "cache_space.h"
 
-#define SHARDS 16 /* power of two */
+#define SHARDS 16 /* the top four bits of the hash */
 #define SLAB_BYTES ((size_t)256 << 10)
 
-/* Blocks are at least 512 bytes apart; large ones 2 MiB. */
+/* Blocks are at least 512 bytes apart; large ones 2 MiB. uthash takes a bucket from the low
+ * bits, the shard comes from the high ones. Short chains: a step in one is a cache miss. */
 #undef HASH_FUNCTION
 #define HASH_FUNCTION(key, length, hash) ((void)(length), (hash) = hash_of(*(const CUdeviceptr *)(key)))
+#undef HASH_BKT_CAPACITY_THRESH
+#define HASH_BKT_CAPACITY_THRESH 3U
 
 static unsigned hash_of(CUdeviceptr base)
 {
@@ -31,7 +34,7 @@ static struct {
 
 static struct shard *shard_of(CUdeviceptr base)
 {
-	return &shards[hash_of(base) >> 8 & (SHARDS - 1)];
+	return &shards[hash_of(base) >> 28];
 }
 
 /* ---- the store ---- */
