@@ -7,7 +7,7 @@
 #include <cuda.h>
 
 #include "guard.h"
-#include "real.h"
+#include "../policy/devmem/calls.h"
 #include "stats.h"
 #include "../policy/devmem/devmem.h"
 #include "../policy/devmem/stream.h"

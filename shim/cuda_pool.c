@@ -9,7 +9,7 @@
 #include <errno.h>
 
 #include "guard.h"
-#include "real.h"
+#include "../policy/devmem/calls.h"
 #include "stats.h"
 #include "../policy/devmem/devmem.h"
 #include "../policy/devmem/pool.h"

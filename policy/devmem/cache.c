@@ -8,7 +8,7 @@
 #include "clock.h"
 #include "devmem.h"
 #include "keeper.h"
-#include "real.h"
+#include "calls.h"
 #include "stats.h"
 #include "stream.h"
 

@@ -11,7 +11,7 @@
 #include "capture.h"
 #include "clock.h"
 #include "log.h"
-#include "real.h"
+#include "calls.h"
 #include "stats.h"
 
 /* An allocation waits for memory that is on its way back rather than take more, and at last goes

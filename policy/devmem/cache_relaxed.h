@@ -8,7 +8,7 @@
 #include <cuda.h>
 #include <stdbool.h>
 
-#include "real.h"
+#include "calls.h"
 
 /* *mode gets what the thread was in; false: nothing was changed. */
 static inline bool relaxed_begin(CUstreamCaptureMode *mode)

@@ -6,7 +6,7 @@
 #include "bound.h"
 #include "clock.h"
 #include "devmem.h"
-#include "real.h"
+#include "calls.h"
 #include "stats.h"
 
 /* The oldest blocks, `bytes` of them, and none younger than `before`; no longer kept. */

@@ -8,7 +8,7 @@
 #include "cache_relaxed.h"
 #include "clock.h"
 #include "log.h"
-#include "real.h"
+#include "calls.h"
 #include "stats.h"
 
 #define RETIRE_NS 2000000000ull

@@ -3,7 +3,7 @@
 #include "fence.h"
 
 #include "cache_space.h"
-#include "real.h"
+#include "calls.h"
 
 static CUevent event_new(struct space *s)
 {

@@ -3,7 +3,7 @@
 
 #include "bound.h"
 #include "cache.h"
-#include "real.h"
+#include "calls.h"
 #include "stream.h"
 
 void info_add(size_t *free_bytes, size_t total)

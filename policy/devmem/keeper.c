@@ -19,7 +19,7 @@
 #include "devmem.h"
 #include "guard.h"
 #include "log.h"
-#include "real.h"
+#include "calls.h"
 #include "stats.h"
 
 #define TICK_NS 250000000ull

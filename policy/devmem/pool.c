@@ -10,7 +10,7 @@
 #include "pool.h"
 
 #include "clock.h"
-#include "real.h"
+#include "calls.h"
 #include "stats.h"
 #include "torch_env.h"
 #include "vmm_calls.h"

@@ -11,7 +11,7 @@
 #include "devmem.h"
 #include "log.h"
 #include "pool.h"
-#include "real.h"
+#include "calls.h"
 #include "stats.h"
 #include "stream_table.h"
 #include "torch_env.h"

@@ -6,7 +6,7 @@
 #include "capture.h"
 #include "log.h"
 #include "pool.h"
-#include "real.h"
+#include "calls.h"
 #include "stats.h"
 #include "vmm_calls.h"
 

@@ -9,7 +9,7 @@
 
 #include "capture.h"
 #include "log.h"
-#include "real.h"
+#include "calls.h"
 #include "torch_env.h"
 #include "vmm_calls.h"
 

@@ -1,7 +1,7 @@
 #define _GNU_SOURCE
 #include "vmm.h"
 
-#include "real.h"
+#include "calls.h"
 #include "vmm_calls.h"
 
 bool vmm_driver_complete(void)

@@ -5,7 +5,7 @@
 #define TURBO_DEVMEM_VMM_CALLS_H
 
 #include "heap.h"
-#include "real.h"
+#include "calls.h"
 
 /* Neither disturbs nor is disturbed by a capture that another thread has or begins. */
 #define RELAXED(call)                                                     \

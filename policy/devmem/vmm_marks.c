@@ -6,7 +6,7 @@
 #include "capture.h"
 #include "clock.h"
 #include "log.h"
-#include "real.h"
+#include "calls.h"
 #include "vmm.h"
 #include "vmm_calls.h"
 
