@@ -2,8 +2,10 @@
 #include "capture.h"
 
 #include <pthread.h>
+#include <sched.h>
 #include <stdatomic.h>
 #include <stdint.h>
+#include <time.h>
 
 #include "real.h"
 
@@ -25,6 +27,41 @@ static struct {
 	                          relaxed by capture_live(): a capture that begins at the same
 	                          moment is met by relaxed mode instead */
 } captures = {.lock = PTHREAD_MUTEX_INITIALIZER};
+
+/* Threads between capture_hold_off() and capture_let_go(). seq_cst against `live`: one of two that
+ * come at once sees the other. */
+static _Atomic unsigned holding;
+
+#define HOLD_NS 1000000
+
+bool capture_hold_off(void)
+{
+	atomic_fetch_add_explicit(&holding, 1, memory_order_seq_cst);
+	if (atomic_load_explicit(&captures.live, memory_order_seq_cst) == 0)
+		return true;
+	capture_let_go();
+	return false;
+}
+
+void capture_let_go(void)
+{
+	atomic_fetch_sub_explicit(&holding, 1, memory_order_release);
+}
+
+static uint64_t now_ns(void)
+{
+	struct timespec t;
+	clock_gettime(CLOCK_MONOTONIC, &t);
+	return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
+}
+
+static void wait_for_holders(void)
+{
+	if (atomic_load_explicit(&holding, memory_order_seq_cst) == 0)
+		return;
+	for (uint64_t since = now_ns(); now_ns() - since < HOLD_NS && atomic_load(&holding);)
+		sched_yield();
+}
 
 static struct capture key(CUstream stream, bool per_thread)
 {
@@ -67,9 +104,10 @@ bool capture_note_begin(CUstream stream, bool per_thread)
 	if (fresh) {
 		if (captures.n < CAPTURES)
 			captures.list[captures.n++] = k;
-		atomic_fetch_add_explicit(&captures.live, 1, memory_order_relaxed);
+		atomic_fetch_add_explicit(&captures.live, 1, memory_order_seq_cst);
 	}
 	pthread_mutex_unlock(&captures.lock);
+	wait_for_holders();
 	return fresh;
 }
 
@@ -139,4 +177,5 @@ void capture_fork_child(void)
 	pthread_mutex_init(&captures.lock, NULL);
 	captures.n = 0;
 	atomic_store(&captures.live, 0);
+	atomic_store(&holding, 0);
 }

@@ -11,6 +11,14 @@
 
 /* Any thread; one relaxed load. */
 bool capture_live(void);
+/*
+ * Around a call that breaks captures of its context whatever the thread's mode (cuCtxSynchronize,
+ * cuCtxRecordEvent): false when a capture is live, and then nothing is to be undone. One that is to
+ * begin meanwhile waits until capture_let_go(), at most a millisecond: then the call has
+ * looked for captures already and only waits. Any thread.
+ */
+bool capture_hold_off(void);
+void capture_let_go(void);
 /* True unless the driver says that this stream is not capturing. Any thread, legal during a
  * capture; finds captures that were begun by a way we do not see. */
 bool capture_on(CUstream stream, bool per_thread);

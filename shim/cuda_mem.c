@@ -9,6 +9,7 @@
 #include "guard.h"
 #include "../policy/devmem/calls.h"
 #include "stats.h"
+#include "tell_trace.h"
 #include "../policy/devmem/devmem.h"
 #include "../policy/devmem/stream.h"
 
@@ -30,16 +31,18 @@ static bool heap_offered(void)
 TURBO_EXPORT CUresult cuMemAlloc_v2(CUdeviceptr *ptr, size_t bytes)
 {
 	CUresult status;
+	bool taken = false;
 
 	stats_call(HOOK_cuMemAlloc_v2);
 	if (offered()) {
 		guard_enter();
-		bool taken = devmem_alloc(ptr, bytes, &status);
+		taken = devmem_alloc(ptr, bytes, &status);
 		guard_leave();
-		if (taken)
-			return status;
 	}
-	return REAL(cuMemAlloc_v2)(ptr, bytes);
+	if (!taken)
+		status = REAL(cuMemAlloc_v2)(ptr, bytes);
+	TELL_TRACE(status == CUDA_SUCCESS, devmem_trace_allocated(*ptr, bytes, NULL));
+	return status;
 }
 
 TURBO_EXPORT CUresult cuMemFree_v2(CUdeviceptr ptr)
@@ -47,6 +50,7 @@ TURBO_EXPORT CUresult cuMemFree_v2(CUdeviceptr ptr)
 	CUresult status;
 
 	stats_call(HOOK_cuMemFree_v2);
+	TELL_TRACE(true, devmem_trace_free(ptr, NULL));
 	if (offered() || heap_offered()) {
 		guard_enter();
 		bool taken = devmem_free(ptr, &status);

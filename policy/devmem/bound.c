@@ -36,7 +36,7 @@ void bound_device(int device, size_t bytes, const CUuuid *uuid)
 	int none = 0;
 	if (!atomic_compare_exchange_strong(&b->state, &none, 1))
 		return;
-	bool deferred = devmem_mode == DEVMEM_DEFERRED;
+	bool deferred = devmem_mode_now() == DEVMEM_DEFERRED;
 	if (fixed_mb != OPTION_AUTO)
 		b->most = (size_t)fixed_mb << 20;
 	else
@@ -83,8 +83,9 @@ size_t bound_room(int device)
 	struct bound *b = open_bound(device);
 	if (!b)
 		return 0;
-	size_t others =
-		b->file && fixed_mb == OPTION_AUTO && devmem_mode != DEVMEM_DEFERRED ? bound_file_others(b->file) : 0;
+	size_t others = b->file && fixed_mb == OPTION_AUTO && devmem_mode_now() != DEVMEM_DEFERRED
+						? bound_file_others(b->file)
+						: 0;
 	return others < b->most ? b->most - others : 0;
 }
 

@@ -24,11 +24,11 @@ static bool deferred(void)
 
 /* ---- what is kept; the space's lock is held ---- */
 
-void cache_put(struct space *s, struct block *b)
+void cache_put(struct space *s, struct block *b, uint64_t now)
 {
 	b->state = BLOCK_CACHED;
 	b->asked = 0;
-	b->since = clock_ns();
+	b->since = now;
 	bins_put(&s->bins, b);
 	b->newer = NULL;
 	b->older = s->newest;
@@ -119,22 +119,31 @@ static void drain_device(int device)
 	}
 }
 
-/* What is kept is given back before the program is told that there is no more. */
+/* One step of the ladder: gives something back, and asks again. */
+static CUresult give_back(struct space *s, CUdeviceptr *ptr, size_t rounded, size_t bytes, size_t want)
+{
+	if (!cache_release(NULL, s->device, want, RELEASE_PRESSURE))
+		return CUDA_ERROR_OUT_OF_MEMORY;
+	return alloc_real(s, ptr, rounded, bytes);
+}
+
+/* What is kept is given back before the program is told that there is no more: as much as it
+ * asks for, then all, then what the heap and the device still hold. */
 static CUresult alloc_miss(struct space *s, CUdeviceptr *ptr, size_t rounded, size_t bytes)
 {
 	stats_add(STATS_DEVMEM_CACHE_MISSES, 1);
 	CUresult r = alloc_real(s, ptr, rounded, bytes);
-	if (r != CUDA_ERROR_OUT_OF_MEMORY)
+	if (r != CUDA_ERROR_OUT_OF_MEMORY || bytes > space_device_bytes(s->device))
 		return r;
-	if (cache_release(NULL, s->device, SIZE_MAX, RELEASE_PRESSURE))
-		r = alloc_real(s, ptr, rounded, bytes);
+	r = give_back(s, ptr, rounded, bytes, rounded);
+	if (r == CUDA_ERROR_OUT_OF_MEMORY)
+		r = give_back(s, ptr, rounded, bytes, SIZE_MAX);
 	if (r == CUDA_ERROR_OUT_OF_MEMORY && stream_release(s->device))
 		r = alloc_real(s, ptr, rounded, bytes);
-	if (r != CUDA_ERROR_OUT_OF_MEMORY || !deferred())
-		return r;
-	drain_device(s->device);
-	if (cache_release(NULL, s->device, SIZE_MAX, RELEASE_PRESSURE))
-		r = alloc_real(s, ptr, rounded, bytes);
+	if (r == CUDA_ERROR_OUT_OF_MEMORY && deferred()) {
+		drain_device(s->device);
+		r = give_back(s, ptr, rounded, bytes, SIZE_MAX);
+	}
 	return r;
 }
 
@@ -254,7 +263,7 @@ static CUresult free_cached(struct space *s, struct block *b, CUdeviceptr base)
 	/* The context may have ended meanwhile, and the block with it. */
 	bool alive = atomic_load(&s->state) == SPACE_READY;
 	if (alive)
-		cache_put(s, b);
+		cache_put(s, b, clock_ns());
 	pthread_mutex_unlock(&s->lock);
 	if (alive) {
 		cache_trim(s);

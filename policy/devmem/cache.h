@@ -37,8 +37,8 @@ void cache_trim(struct space *s);
 
 /* ---- the space's lock is held ---- */
 
-/* The block is nobody's from now on. */
-void cache_put(struct space *s, struct block *b);
+/* The block is nobody's from now on, which is `now` (clock_ns()). */
+void cache_put(struct space *s, struct block *b, uint64_t now);
 /* The best block for a request of that rounded size becomes the program's, or NULL. */
 struct block *cache_take(struct space *s, size_t rounded, size_t asked);
 /* Leaves bins and age list; no longer kept. */

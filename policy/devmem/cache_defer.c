@@ -132,8 +132,9 @@ bool defer_due(const struct space *s)
 /* The device is done with the batch. */
 static void cache_batch(struct space *s, struct batch *batch)
 {
+	uint64_t now = clock_ns();
 	for (unsigned i = 0; i < batch->n; i++)
-		cache_put(s, batch->block[i]);
+		cache_put(s, batch->block[i], now);
 	pending_add(s, -batch->bytes);
 	batch_drop(batch);
 }
@@ -169,7 +170,8 @@ void defer_forget(struct space *s, bool left)
 	forget_list(&s->defer.parked, left);
 	forget_list(&s->defer.closed, left);
 	pending_add(s, -s->defer.pending);
-	s->defer.recording = s->defer.looking = s->defer.faulted = false;
+	s->defer.recording = s->defer.looking = false;
+	s->defer.faulted = s->defer.stuck = false;
 	s->events.n = 0;
 }
 
@@ -186,7 +188,7 @@ static void record(struct space *s)
 		s->defer.recording = true;
 		pthread_mutex_unlock(&s->lock);
 		/* Its blocks were freed before: the fence covers all their uses. */
-		bool ok = !capture_live() && fence_record(&b->fence, s);
+		bool ok = fence_record(&b->fence, s);
 		pthread_mutex_lock(&s->lock);
 		if (atomic_load(&s->life) != life)
 			break; /* the context ended, and this was forgotten */
@@ -219,6 +221,7 @@ static void look(struct space *s)
 			s->defer.faulted = true;
 		if (state != FENCE_PASSED)
 			break;
+		s->defer.stuck = false;
 		cache_batch(s, remove_first(&s->defer.closed));
 	}
 	pthread_mutex_unlock(&s->lock);
@@ -258,9 +261,9 @@ static bool worth_waiting(struct space *s, uint32_t low, uint32_t high)
 	if (s->defer.pending + bound_kept(s->device) <= bound_room(s->device))
 		return false;
 	pthread_mutex_lock(&s->lock);
-	bool yes =
-		!s->defer.faulted && (holds_fit(s->defer.open, low, high) || list_fits(&s->defer.parked, low, high) ||
-							  list_fits(&s->defer.closed, low, high));
+	bool yes = !s->defer.faulted && !s->defer.stuck &&
+			   (holds_fit(s->defer.open, low, high) || list_fits(&s->defer.parked, low, high) ||
+				list_fits(&s->defer.closed, low, high));
 	pthread_mutex_unlock(&s->lock);
 	return yes;
 }
@@ -277,6 +280,8 @@ static struct block *wait_for_fit(struct space *s, size_t rounded, size_t asked)
 		if (!b)
 			pause_poll(since);
 	}
+	if (!b)
+		s->defer.stuck = true;
 	return b;
 }
 

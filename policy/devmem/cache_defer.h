@@ -45,8 +45,9 @@ struct defer {
 	struct batch_list parked; /* no fence yet; oldest first */
 	struct batch_list closed; /* in the order of their fences, so the first passes first */
 	bool recording, looking;  /* a thread does, without the lock: it alone touches the first one */
-	bool faulted;
-	_Atomic size_t pending; /* bytes in all of them; written under the lock, read relaxed */
+	_Atomic bool faulted;     /* written under the lock */
+	_Atomic bool stuck;       /* an allocation has waited in vain, and nothing has passed since */
+	_Atomic size_t pending;   /* bytes in all of them; written under the lock, read relaxed */
 };
 
 /* Lock held: the block is PENDING from now on. False: no memory for a batch, nothing was done. */

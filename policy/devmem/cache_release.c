@@ -44,7 +44,7 @@ static size_t give_back(struct space *s, struct block *b, enum release_reason re
 	pthread_mutex_lock(&s->lock);
 	bool back = atomic_load(&s->state) == SPACE_READY && block_insert(b);
 	if (back)
-		cache_put(s, b);
+		cache_put(s, b, clock_ns());
 	pthread_mutex_unlock(&s->lock);
 	if (!back)
 		block_drop(b);
@@ -56,7 +56,7 @@ static void keep_after_all(struct space *s, struct block *list)
 	pthread_mutex_lock(&s->lock);
 	for (struct block *next; list; list = next) {
 		next = list->next;
-		cache_put(s, list);
+		cache_put(s, list, clock_ns());
 	}
 	pthread_mutex_unlock(&s->lock);
 }

@@ -6,6 +6,7 @@
 #include "block.h"
 #include "bound.h"
 #include "cache_relaxed.h"
+#include "capture.h"
 #include "clock.h"
 #include "log.h"
 #include "calls.h"
@@ -258,7 +259,11 @@ static CUresult synchronize(struct space *s)
 	struct space_call call;
 	if (!space_enter(s, &call))
 		return CUDA_ERROR_INVALID_CONTEXT;
-	CUresult r = REAL(cuCtxSynchronize)();
+	CUresult r = CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
+	if (capture_hold_off()) {
+		r = REAL(cuCtxSynchronize)();
+		capture_let_go();
+	}
 	space_leave(&call);
 	return r;
 }

@@ -24,6 +24,11 @@ enum devmem_mode { DEVMEM_OFF, DEVMEM_CACHE, DEVMEM_DEFERRED, DEVMEM_STREAM };
  * the policy has switched itself off. One relaxed load: a stale value only passes a call through. */
 extern int devmem_mode;
 
+static inline int devmem_mode_now(void)
+{
+	return __atomic_load_n(&devmem_mode, __ATOMIC_RELAXED);
+}
+
 /* What is kept for this long without being asked for goes back to the driver. */
 #define CACHE_IDLE_NS 2000000000ull
 

@@ -3,6 +3,7 @@
 #include "fence.h"
 
 #include "cache_space.h"
+#include "capture.h"
 #include "calls.h"
 
 static CUevent event_new(struct space *s)
@@ -47,7 +48,11 @@ static bool record_on(struct fence *f, struct space *s)
 	f->at[f->n].space = s;
 	f->at[f->n].life = atomic_load_explicit(&s->life, memory_order_relaxed);
 	f->at[f->n++].event = event;
-	return REAL(cuCtxRecordEvent)(atomic_load_explicit(&s->ctx, memory_order_relaxed), event) == CUDA_SUCCESS;
+	if (!capture_hold_off())
+		return false;
+	CUresult r = REAL(cuCtxRecordEvent)(atomic_load_explicit(&s->ctx, memory_order_relaxed), event);
+	capture_let_go();
+	return r == CUDA_SUCCESS;
 }
 
 bool fence_record(struct fence *f, struct space *owner)

@@ -112,7 +112,11 @@ static bool probe_add(struct probe *p, struct space *s)
 	if (ok) {
 		p->at[p->n].space = s;
 		p->at[p->n++].event = event;
-		ok = REAL(cuCtxRecordEvent)(atomic_load(&s->ctx), event) == CUDA_SUCCESS;
+		ok = capture_hold_off();
+		if (ok) {
+			ok = REAL(cuCtxRecordEvent)(atomic_load(&s->ctx), event) == CUDA_SUCCESS;
+			capture_let_go();
+		}
 	}
 	space_leave(&call);
 	return ok;
@@ -153,7 +157,7 @@ static bool probe_begin(struct probe *p, int device)
 
 static bool stopped(void)
 {
-	return capture_live() || atomic_load(&keeper.quiet) || devmem_mode == DEVMEM_OFF;
+	return capture_live() || atomic_load(&keeper.quiet) || devmem_mode_now() == DEVMEM_OFF;
 }
 
 static bool passed(const struct probe *p, unsigned i)
