@@ -166,7 +166,7 @@ def devmem_latency(details):
 # ---- driver calls -----------------------------------------------------------------------------
 
 # What mem_bench itself calls in its timed part.
-ITS_OWN = {"cuCtxSetCurrent", "cuCtxSynchronize"}
+ITS_OWN = {"cuCtxSetCurrent"}
 
 
 def calls_of(mode, cells, trace):

@@ -55,24 +55,36 @@ static struct runner runners[MAX_THREADS];
 static CUstream streams[MAX_THREADS];
 static CUcontext context;
 
+static CUresult take(const struct runner *r, CUdeviceptr *p)
+{
+	return r->cell->async ? cu.cuMemAllocAsync(p, r->cell->bytes, r->stream)
+						  : cu.cuMemAlloc_v2(p, r->cell->bytes);
+}
+
+static CUresult give(const struct runner *r, CUdeviceptr p)
+{
+	return r->cell->async ? cu.cuMemFreeAsync(p, r->stream) : cu.cuMemFree_v2(p);
+}
+
 static CUresult pairs(const struct runner *r, size_t n)
 {
 	CUdeviceptr p;
 	CUresult e = CUDA_SUCCESS;
 	for (size_t i = 0; i < n && e == CUDA_SUCCESS; i++) {
-		if (r->cell->async) {
-			e = cu.cuMemAllocAsync(&p, r->cell->bytes, r->stream);
-			e = e ? e : cu.cuMemFreeAsync(p, r->stream);
-		} else {
-			e = cu.cuMemAlloc_v2(&p, r->cell->bytes);
-			e = e ? e : cu.cuMemFree_v2(p);
-		}
+		e = take(r, &p);
+		e = e ? e : give(r, p);
 	}
 	return e;
 }
 
+/* Every thread has a block at the same time, so that there is one for each afterwards. */
 static void warm_up(struct runner *r)
 {
+	CUdeviceptr p;
+	r->result = take(r, &p);
+	pthread_barrier_wait(r->start);
+	if (!r->result)
+		r->result = give(r, p);
 	uint64_t started = now_ns();
 	for (int i = 0; i < WARM_PAIRS && !r->result && now_ns() - started < WARM_NS; i++)
 		r->result = pairs(r, 1);
@@ -97,14 +109,14 @@ static void measure(struct runner *r)
 static void *runner_main(void *arg)
 {
 	struct runner *r = arg;
-	r->result = cu.cuCtxSetCurrent(r->ctx);
-	pthread_barrier_wait(r->start);
-	if (r->result)
-		return NULL;
-	if (r->ns)
-		measure(r);
-	else
+	if (cu.cuCtxSetCurrent(r->ctx))
+		exit(1); /* the others wait at the barrier */
+	if (!r->ns) {
 		warm_up(r);
+		return NULL;
+	}
+	pthread_barrier_wait(r->start);
+	measure(r);
 	return NULL;
 }
 
@@ -130,8 +142,8 @@ static bool run_cell(const struct cell *c, uint64_t ns)
 		e = e ? e : runners[i].result;
 	}
 	pthread_barrier_destroy(&start);
-	if (!e)
-		e = cu.cuCtxSynchronize();
+	if (!e && !ns)
+		e = cu.cuCtxSynchronize(); /* not in the timed part, whose driver calls are counted */
 	if (e)
 		printf("error %s: %s, %zu bytes\n", c->async ? "async" : "sync", cuda_dl_error(e), c->bytes);
 	return e == CUDA_SUCCESS;
