@@ -205,6 +205,8 @@ static void pool_of_another_device(void **state)
 	if (fx.devices < 2)
 		copy_skip("one device");
 	CUmemoryPool other = default_pool(1);
+	CUmemAccessDesc here = {{CU_MEM_LOCATION_TYPE_DEVICE, 0}, CU_MEM_ACCESS_FLAGS_PROT_READWRITE};
+	OK(cu.cuMemPoolSetAccess(other, &here, 1)); /* or this device may not touch it */
 	OK(cu.cuMemAllocFromPoolAsync(&p, BYTES, other, s));
 	assert_int_equal(pool_number(other, used), BYTES);
 	assert_int_equal(pool_number(pool, used), 0);

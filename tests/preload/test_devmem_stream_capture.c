@@ -232,8 +232,10 @@ static void plain_free_during_a_capture(void **state)
 		OK(cu.cuThreadExchangeStreamCaptureMode(&mode));
 		OK(cu.cuStreamEndCapture(s, &graph));
 		OK(cu.cuGraphDestroy(graph));
-		if (!fx.preloaded)
+		if (!fx.preloaded) { /* the driver does not wait */
+			OK(cu.cuStreamSynchronize(s2));
 			OK(cu.cuMemFree_v2(p));
+		}
 		CUdeviceptr q = alloc_on(s2, BYTES);
 		OK(launch_fill(s2, q, WORDS, 2));
 		assert_int_equal(device_differs_word(q, BYTES, 2), -1);
