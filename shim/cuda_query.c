@@ -12,11 +12,15 @@
 #include "real.h"
 #include "stats.h"
 #include "../policy/devmem/devmem.h"
+#include "../policy/devmem/stream.h"
 
-/* Relaxed: a stale mode only passes a call through. */
+/* Relaxed: a stale mode only passes a call through. Blocks of the heap are ours also after the policy
+ * has switched itself off. */
 static bool begin(void)
 {
-	if (__atomic_load_n(&devmem_mode, __ATOMIC_RELAXED) == DEVMEM_OFF || guard_inside())
+	if ((__atomic_load_n(&devmem_mode, __ATOMIC_RELAXED) == DEVMEM_OFF &&
+		 __atomic_load_n(&stream_state, __ATOMIC_RELAXED) != STREAM_SERVING) ||
+		guard_inside())
 		return false;
 	guard_enter();
 	return true;

@@ -171,12 +171,19 @@ void heap_stream_close(struct heap_stream *s)
 
 /* ---- allocation and free ---- */
 
+static inline void named(struct block *b, size_t asked)
+{
+	atomic_store_explicit(&b->asked, asked, memory_order_relaxed);
+	atomic_store_explicit(&b->id, 0, memory_order_relaxed);
+}
+
 int heap_alloc(struct heap_stream *s, size_t bytes, uint64_t *va)
 {
 	struct heap *heap = s->heap;
 	if (!bytes || bytes > heap->space[SPACE_LARGE].bytes ||
 		atomic_load_explicit(&heap->dead, memory_order_relaxed))
 		return bytes && bytes > heap->space[SPACE_LARGE].bytes ? HEAP_NO_MEMORY : HEAP_INVALID;
+	size_t asked = bytes;
 	bytes = (bytes + HEAP_UNIT - 1) & ~(HEAP_UNIT - 1);
 	pthread_mutex_lock(&s->lock);
 	struct block *b = bin_pop(s, bytes);
@@ -184,7 +191,9 @@ int heap_alloc(struct heap_stream *s, size_t bytes, uint64_t *va)
 		s->hits++;
 		use_more(heap, s, bytes);
 		*va = b->va;
-		atomic_store_explicit(&b->key, b->va | KEY_LIVE, memory_order_relaxed);
+		named(b, asked);
+		/* Release: heap_look() on another thread finds the new name or no block. */
+		atomic_store_explicit(&b->key, b->va | KEY_LIVE, memory_order_release);
 		pthread_mutex_unlock(&s->lock);
 		return HEAP_OK;
 	}
@@ -193,6 +202,7 @@ int heap_alloc(struct heap_stream *s, size_t bytes, uint64_t *va)
 	if (r)
 		return r;
 	*va = b->va;
+	named(b, asked);
 	pthread_mutex_lock(&s->lock);
 	use_more(heap, s, bytes);
 	pthread_mutex_unlock(&s->lock);

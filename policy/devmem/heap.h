@@ -99,6 +99,14 @@ bool heap_owns(const struct heap *heap, uint64_t va);
 /* The live block that contains `va`; its size is the requested one rounded up to 512. */
 bool heap_find(struct heap *heap, uint64_t va, uint64_t *base, size_t *bytes);
 
+/* What the program may be told of the live block that contains `va`; false: there is none, or `va` lies
+ * beyond what was asked for. `id` is given to no other block of this process, ever. */
+struct heap_view_of {
+	uint64_t base, id;
+	size_t asked;
+};
+bool heap_look(struct heap *heap, uint64_t va, struct heap_view_of *out);
+
 /* Give physical memory back until at most `keep` bytes are reserved; returns bytes given back.
  * Only chunks whose last use has passed. */
 size_t heap_trim(struct heap *heap, size_t keep);

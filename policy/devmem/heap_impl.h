@@ -45,6 +45,8 @@ struct block {
 	uint64_t epoch;              /* [lock] heap.epoch when it was freed */
 	struct view *view;           /* [lock] */
 	uint8_t kind, space;         /* [lock] */
+	_Atomic uint64_t id;         /* given when it is first asked for by heap_look(); 0: not yet */
+	_Atomic size_t asked;        /* what the program asked for; written before the key is LIVE */
 };
 
 /* Segregated fits: one list for each 16th of a power of two. [lock] */

@@ -106,19 +106,46 @@ static struct block *below(struct heap *heap, struct space *s, uint64_t va)
 	}
 }
 
-bool heap_find(struct heap *heap, uint64_t va, uint64_t *base, size_t *bytes)
+/* The live block around `va`. [lock] */
+static struct block *live_at(struct heap *heap, uint64_t va)
 {
 	struct space *s = space_of(heap, va);
-	if (!s || atomic_load_explicit(&heap->dead, memory_order_relaxed))
-		return false;
+	struct block *b =
+		s && !atomic_load_explicit(&heap->dead, memory_order_relaxed) ? below(heap, s, va) : NULL;
+	/* Acquire: what heap_alloc() said about the block, it said before. */
+	return b && va - b->va < b->bytes &&
+				   atomic_load_explicit(&b->key, memory_order_acquire) == (b->va | KEY_LIVE)
+			   ? b
+			   : NULL;
+}
+
+bool heap_find(struct heap *heap, uint64_t va, uint64_t *base, size_t *bytes)
+{
 	pthread_mutex_lock(&heap->lock);
-	struct block *b = below(heap, s, va);
-	bool live = b && va - b->va < b->bytes &&
-				atomic_load_explicit(&b->key, memory_order_relaxed) == (b->va | KEY_LIVE);
-	if (live) {
+	struct block *b = live_at(heap, va);
+	if (b) {
 		*base = b->va;
 		*bytes = b->bytes;
 	}
 	pthread_mutex_unlock(&heap->lock);
-	return live;
+	return b;
+}
+
+bool heap_look(struct heap *heap, uint64_t va, struct heap_view_of *out)
+{
+	/* Not the driver's own numbers, which are small, nor those of whole allocations (cache.c). */
+	static _Atomic uint64_t next_id = (uint64_t)1 << 50;
+	pthread_mutex_lock(&heap->lock);
+	struct block *b = live_at(heap, va);
+	if (b) {
+		/* Given when somebody asks: hardly any block is asked for it. */
+		if (!atomic_load_explicit(&b->id, memory_order_relaxed))
+			atomic_store_explicit(&b->id, atomic_fetch_add_explicit(&next_id, 1, memory_order_relaxed),
+								  memory_order_relaxed);
+		out->base = b->va;
+		out->asked = atomic_load_explicit(&b->asked, memory_order_relaxed);
+		out->id = atomic_load_explicit(&b->id, memory_order_relaxed);
+	}
+	pthread_mutex_unlock(&heap->lock);
+	return b && va - out->base < out->asked;
 }

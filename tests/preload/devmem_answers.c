@@ -3,7 +3,8 @@
  * again, handed out again for less, freed. test_devmem_answers.sh compares a bare run with preloaded
  * ones. Addresses and numbers are printed by what they mean. Arguments: none.
  *
- * The last line on stderr says how many allocations the driver was not asked for.
+ * The last line on stderr says how many allocations, and how many stream-ordered ones, the driver was not
+ * asked for.
  */
 #include "devmem_answers.h"
 
@@ -15,7 +16,7 @@
 
 static CUstream stream;
 static unsigned long long last_id;
-static unsigned reused;
+static unsigned reused, ordered_reused;
 static bool middle; /* of freed memory: singular questions that any owner has the same answer to */
 static bool pooled; /* the memory is of a pool, whose mappings are the allocator's business */
 
@@ -61,7 +62,8 @@ static const struct {
 static void print_value(unsigned i, uint64_t value, CUdeviceptr ptr)
 {
 	if (pooled && (attributes[i].which == CU_POINTER_ATTRIBUTE_MAPPING_SIZE ||
-				   attributes[i].which == CU_POINTER_ATTRIBUTE_MAPPING_BASE_ADDR))
+				   attributes[i].which == CU_POINTER_ATTRIBUTE_MAPPING_BASE_ADDR ||
+				   attributes[i].which == CU_POINTER_ATTRIBUTE_IS_GPU_DIRECT_RDMA_CAPABLE))
 		return;
 	switch (attributes[i].is) {
 	case NUMBER: printf(" %lld", (long long)value); break;
@@ -288,29 +290,46 @@ static void mapped(void)
 	OK(cu.cuMemAddressFree(va, 8 * MIB));
 }
 
+static CUdeviceptr ordered_new(size_t bytes)
+{
+	uint64_t before = driver_calls("cuMemAllocAsync");
+	CUdeviceptr p = 0;
+
+	OK(cu.cuMemAllocAsync(&p, bytes, stream));
+	OK(cu.cuStreamSynchronize(stream));
+	ordered_reused += sim.calls && driver_calls("cuMemAllocAsync") == before;
+	return p;
+}
+
 static void ordered(size_t bytes)
 {
-	CUdeviceptr p;
 	CUipcMemHandle ipc;
 	CUmemGenericAllocationHandle handle;
+	CUdeviceptr p = ordered_new(bytes);
 
+	printf("%zu bytes, ", bytes);
 	pooled = true;
-	OK(cu.cuMemAllocAsync(&p, bytes, stream));
-	OK(cu.cuStreamSynchronize(stream));
-	printf("stream-ordered, %zu bytes\n", bytes);
-	print_range(p);
-	print_range(p + bytes - 1);
-	print_attributes(p + 1);
+	print_all("stream-ordered", p);
 	remember_id(p);
-	printf("ipc %d, retain %d\n", ipc_handle(&ipc, p), retain_handle(&handle, (void *)p));
+	print_all("inside", p + bytes - 1);
+	middle = true;
+	if (bytes % 512 == 0) /* a pool's blocks have whole units */
+		print_all("behind it", p + bytes);
+	middle = false;
+	printf("ipc %d, retain %d", ipc_handle(&ipc, p), retain_handle(&handle, (void *)p));
+	printf(", inside %d\n", retain_handle(&handle, (void *)(p + bytes / 2)));
 	OK(cu.cuMemFreeAsync(p, stream));
 	OK(cu.cuStreamSynchronize(stream));
-	OK(cu.cuMemAllocAsync(&p, bytes, stream));
-	printf("stream-ordered, again\n");
-	print_range(p);
-	print_attributes(p);
+	print_all("freed", p);
+	p = ordered_new(bytes);
+	print_all("again", p);
+	remember_id(p);
 	OK(cu.cuMemFreeAsync(p, stream));
-	OK(cu.cuStreamSynchronize(stream));
+	p = ordered_new(bytes - 1);
+	print_all("again, for less", p);
+	print_all("inside", p + bytes / 2);
+	OK(cu.cuMemFree_v2(p)); /* CUDA allows that */
+	print_all("freed by cuMemFree", p);
 	pooled = false;
 }
 
@@ -336,6 +355,6 @@ int main(void)
 	sizes(8 * MIB);
 	print_shown();
 	print_where();
-	fprintf(stderr, "reused %u\n", reused);
+	fprintf(stderr, "reused %u %u\n", reused, ordered_reused);
 	return 0;
 }

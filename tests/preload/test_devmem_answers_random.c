@@ -22,11 +22,12 @@ struct held {
 	CUdeviceptr p;
 	size_t bytes;
 	unsigned long long id;
-	bool shared;
+	bool ordered; /* from cuMemAllocAsync */
 };
 
 struct worker {
 	pthread_t thread;
+	CUstream stream;
 	uint64_t random;
 	struct held held[HELD];
 	unsigned long long ids[IDS];
@@ -69,6 +70,8 @@ static void ask_range(struct worker *w, const struct held *h)
 
 	EXPECT(w, r == CUDA_SUCCESS && base == h->p && size == h->bytes,
 		   "range %d, base off by %lld, %zu for %zu", r, (long long)(base - h->p), size, h->bytes);
+	if (h->ordered && h->bytes % 512) /* a pool's blocks have whole units */
+		return;
 	r = cu.cuMemGetAddressRange_v2(&base, &size, h->p + h->bytes);
 	EXPECT(w, r != CUDA_SUCCESS || base != h->p, "its end is in it");
 }
@@ -103,12 +106,11 @@ static void share(struct worker *w, struct held *h)
 					 : cu.cuPointerSetAttribute(&flag, CU_POINTER_ATTRIBUTE_SYNC_MEMOPS, h->p);
 
 	EXPECT(w, r == CUDA_SUCCESS, "sharing: %d", r);
-	h->shared = true;
 }
 
 static void let_go(struct worker *w, struct held *h)
 {
-	CUresult r = cu.cuMemFree_v2(h->p);
+	CUresult r = h->ordered && next(w, 4) ? cu.cuMemFreeAsync(h->p, w->stream) : cu.cuMemFree_v2(h->p);
 
 	EXPECT(w, r == CUDA_SUCCESS, "free: %d", r);
 	*h = (struct held){0};
@@ -120,7 +122,9 @@ static void take(struct worker *w, struct held *h)
 	size_t most = sizes[next(w, sizeof(sizes) / sizeof(sizes[0]))];
 
 	h->bytes = most - next(w, most / 16);
-	CUresult r = cu.cuMemAlloc_v2(&h->p, h->bytes);
+	h->ordered = cu.cuMemAllocAsync && next(w, 2);
+	CUresult r =
+		h->ordered ? cu.cuMemAllocAsync(&h->p, h->bytes, w->stream) : cu.cuMemAlloc_v2(&h->p, h->bytes);
 	EXPECT(w, r == CUDA_SUCCESS, "alloc: %d", r);
 	if (r != CUDA_SUCCESS)
 		*h = (struct held){0};
@@ -132,7 +136,7 @@ static void *work(void *arg)
 {
 	struct worker *w = arg;
 
-	if (cu.cuCtxSetCurrent(fx.ctx))
+	if (cu.cuCtxSetCurrent(fx.ctx) || cu.cuStreamCreate(&w->stream, CU_STREAM_NON_BLOCKING))
 		return NULL;
 	while (!w->wrong[0] && now() < end_time) {
 		struct held *h = &w->held[next(w, HELD)];
@@ -145,7 +149,7 @@ static void *work(void *arg)
 			case 2:
 			case 3: ask_attributes(w, h); break;
 			case 4:
-				if (next(w, 4) == 0)
+				if (!h->ordered && next(w, 4) == 0)
 					share(w, h);
 				break;
 			default: let_go(w, h);
@@ -155,6 +159,7 @@ static void *work(void *arg)
 	for (int i = 0; i < HELD; i++)
 		if (w->held[i].p)
 			let_go(w, &w->held[i]);
+	EXPECT(w, cu.cuStreamDestroy_v2(w->stream) == CUDA_SUCCESS, "stream");
 	return NULL;
 }
 

@@ -195,6 +195,26 @@ static void a_small_one(void **state)
 	device_free(p);
 }
 
+/* Whatever question of libturbo's own fails, what the driver has shared is really freed. */
+static void a_question_that_fails(void **state)
+{
+	static const char *const symbols[] = {"cuPointerGetAttributes", "cuMemGetAddressRange_v2"};
+	CUipcMemHandle handle;
+
+	(void)state;
+	if (!sim.fail_set)
+		return;
+	for (int i = 0; i < 16; i++) {
+		CUdeviceptr p = used_block(BYTES, BYTES);
+		sim.fail_set(symbols[i / 8], 1 + i / 2 % 4, CUDA_ERROR_UNKNOWN);
+		OK(cu.cuIpcGetMemHandle(&handle, p + (i % 2) * OFFSET));
+		sim.fail_clear();
+		uint64_t frees = driver_calls("cuMemFree_v2");
+		device_free(p);
+		assert_int_equal(driver_calls("cuMemFree_v2"), frees + 1);
+	}
+}
+
 /* Blocks that nobody shared are kept as ever, in between. */
 static void many_in_turn(void **state)
 {
@@ -225,7 +245,7 @@ int main(int argc, char **argv)
 	const struct CMUnitTest tests[] = {
 		EITHER(a_fresh_block),       EITHER(a_block_that_was_used_before),
 		EITHER(a_smaller_one_in_it), EITHER(a_small_one),
-		EITHER(many_in_turn),
+		EITHER(many_in_turn),        EITHER(a_question_that_fails),
 	};
 	int failed = cmocka_run_group_tests(tests, NULL, NULL);
 	close(to_other);
