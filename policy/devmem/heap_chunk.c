@@ -27,10 +27,10 @@ static bool discard(struct heap *heap, struct chunk *c)
 	return ok;
 }
 
-/* Chunks of about the same size, none above tune.chunk, for the addresses of `b`. */
-static struct chunk **lay_out(struct heap *heap, const struct block *b, size_t *count)
+/* Chunks of about the same size, none above `largest`, for the addresses of `b`. */
+static struct chunk **lay_out(struct heap *heap, const struct block *b, size_t largest, size_t *count)
 {
-	size_t grain = heap->to.grain, n = (b->bytes + heap->tune.chunk - 1) / heap->tune.chunk;
+	size_t grain = heap->to.grain, n = (b->bytes + largest - 1) / largest;
 	size_t grains = b->bytes / grain, at = 0;
 	struct chunk **c = calloc(n, sizeof(*c));
 	for (size_t i = 0; c && i < n; i++) {
@@ -75,11 +75,11 @@ static int make(struct heap *heap, const struct block *b, struct chunk **c, size
 	return r;
 }
 
-int chunk_grow(struct heap *heap, struct block *none)
+int chunk_grow(struct heap *heap, struct block *none, size_t largest)
 {
 	size_t n = 0;
 	bool lost = false;
-	struct chunk **c = lay_out(heap, none, &n);
+	struct chunk **c = lay_out(heap, none, largest, &n);
 	int r = HEAP_NO_MEMORY;
 	pthread_mutex_lock(&heap->lock);
 	bool leaves = c && space_leaves(heap, none->space, none->va, none->bytes);

@@ -17,6 +17,7 @@
 #include "heap.h"
 
 #define HEAP_UNIT ((size_t)512)
+#define HEAP_AGAIN (-100) /* within the heap: a stream refused to be waited for, plan without it */
 
 /* Home spaces, where each chunk has one address of its own, and addresses for views. */
 enum { SPACE_LARGE, SPACE_SMALL, SPACE_HOMES, SPACE_VIEWS = SPACE_HOMES, SPACES };
@@ -141,6 +142,7 @@ struct heap_stream {
 	uint64_t done;                   /* all up to this epoch is over */
 	uint64_t absorbed;               /* `done` when its blocks were last looked through */
 	bool closed;
+	bool refuses;             /* [grow+lock] a call on its marks failed; this allocation leaves it alone */
 	struct mark marks[MARKS]; /* [grow+lock] oldest first */
 	unsigned mark_count;
 	struct { /* this stream waits for what that one did up to `epoch` */
@@ -167,9 +169,10 @@ struct heap {
 	struct index none[SPACES];
 	struct heap_stream *streams; /* closed ones too, until their mark has passed */
 	unsigned stream_count;       /* of those that are open */
-	_Atomic uint64_t epoch;          /* a point in time: rises with every mark and synchronisation; written under lock */
-	uint64_t sync_done;          /* everything up to this epoch is over */
-	size_t out;                  /* bytes of used blocks */
+	_Atomic uint64_t
+		epoch;          /* a point in time: rises with every mark and synchronisation; written under lock */
+	uint64_t sync_done; /* everything up to this epoch is over */
+	size_t out;         /* bytes of used blocks */
 	size_t reserved, reserved_high;
 	size_t lost;   /* addresses that could not be unmapped: never used again */
 	uint64_t hits; /* of streams that are closed */
@@ -256,18 +259,19 @@ bool mark_waitable(const struct heap_stream *owner);
 void mark_refresh(struct heap *heap, struct heap_stream *s);
 /* Forgets closed streams whose work is over. [grow] */
 void mark_refresh_closed(struct heap *heap);
-/* The stream waits until what `owner` freed at `epoch` is over. [grow] */
-int mark_order(struct heap *heap, struct heap_stream *s, struct heap_stream *owner, uint64_t epoch);
-/* Waits for the mark that lets most memory go; false: there is none or `ns` is used up. Lets go
- * of grow meanwhile. [grow] */
-bool mark_wait_most(struct heap *heap, struct heap_stream *s, uint64_t *ns);
+void mark_forgive(struct heap *heap); /* no stream refuses any more. [grow] */
+/* The stream waits until what `owner` freed at `epoch` is over. False: it refuses. [grow] */
+bool mark_order(struct heap *heap, struct heap_stream *s, struct heap_stream *owner, uint64_t epoch);
+/* Waits, at most `ns`, for the mark that lets most memory go; false: there is none, or it did not pass.
+ * Lets go of grow meanwhile. [grow] */
+bool mark_wait_most(struct heap *heap, struct heap_stream *s, uint64_t ns);
 /* The last mark on a stream that is about to go. [grow] */
 void mark_last(struct heap *heap, struct heap_stream *s);
 
 /* ---- heap_chunk.c: physical memory. [grow] ---- */
 /* Memory for a claim of none-addresses that begins and ends at a grain. 0: it is a claim of free memory.
  * Else nothing is left behind, and the addresses are none again. */
-int chunk_grow(struct heap *heap, struct block *none);
+int chunk_grow(struct heap *heap, struct block *none, size_t largest);
 /* Gives back chunks that are over for all until `want` bytes are; returns how many bytes were. */
 size_t chunk_release(struct heap *heap, size_t want);
 
@@ -300,6 +304,7 @@ struct plan {
 	struct block *claims, *last; /* chain, in the order of the block's bytes */
 	struct block *fresh;         /* one of the claims: addresses that must get memory first */
 	bool stitched;               /* the claims are not neighbours */
+	size_t chunk;                /* the largest chunk for the fresh memory */
 };
 bool plan_fit(struct plan *p);  /* one run of neighbouring free blocks */
 bool plan_grow(struct plan *p); /* the cheapest way to more memory, or to stitch. False: no way */

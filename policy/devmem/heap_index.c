@@ -6,7 +6,11 @@
  */
 #include "heap_impl.h"
 
-#define LOOK 24 /* blocks of a class that are compared */
+/* Blocks of a class that are compared. Each is a cache miss, and there may be very many small ones;
+ * among the large ones a bad choice costs memory. */
+#define LOOK 24
+#define LOOK_SMALL 3
+#define SMALL ((size_t)1 << 20)
 
 static void class_of(size_t bytes, unsigned *row, unsigned *column)
 {
@@ -57,7 +61,8 @@ void index_remove(struct index *x, struct block *b)
 static struct block *best_of(struct block *b, size_t bytes)
 {
 	struct block *best = NULL;
-	for (unsigned n = 0; b && n < LOOK; n++, b = b->chain)
+	unsigned look = bytes < SMALL ? LOOK_SMALL : LOOK;
+	for (unsigned n = 0; b && n < look; n++, b = b->chain)
 		if (b->bytes >= bytes &&
 			(!best || b->bytes < best->bytes || (b->bytes == best->bytes && b->va < best->va)))
 			best = b;

@@ -7,7 +7,6 @@
  * and a stream that nobody steals from never has one.
  */
 #include <stdlib.h>
-#include <time.h>
 
 #include "heap_impl.h"
 
@@ -30,7 +29,15 @@ bool mark_usable(const struct heap *heap, const struct heap_stream *s, const str
 
 bool mark_waitable(const struct heap_stream *owner)
 {
-	return !owner->closed || owner->mark_count;
+	return !owner->refuses && (!owner->closed || owner->mark_count);
+}
+
+void mark_forgive(struct heap *heap)
+{
+	pthread_mutex_lock(&heap->lock);
+	for (struct heap_stream *s = heap->streams; s; s = s->next)
+		s->refuses = false;
+	pthread_mutex_unlock(&heap->lock);
 }
 
 /* What is over becomes everybody's. [lock] */
@@ -202,20 +209,30 @@ static int wait_for(struct heap *heap, struct heap_stream *s, struct heap_stream
 	return HEAP_OK;
 }
 
-int mark_order(struct heap *heap, struct heap_stream *s, struct heap_stream *owner, uint64_t epoch)
+/* The oldest mark that covers `epoch`, recorded now if need be; NULL: there is none. [grow] */
+static struct mark *covering(struct heap *heap, struct heap_stream *owner, uint64_t epoch)
 {
-	pthread_mutex_lock(&heap->lock);
-	bool usable = mark_usable(heap, s, owner, epoch);
-	pthread_mutex_unlock(&heap->lock);
-	if (usable)
-		return HEAP_OK;
 	for (unsigned i = 0; i < owner->mark_count; i++)
 		if (owner->marks[i].epoch >= epoch)
-			return wait_for(heap, s, owner, &owner->marks[i]);
-	if (owner->closed)
-		return HEAP_INVALID;
-	int r = record(heap, owner);
-	return r ? r : wait_for(heap, s, owner, &owner->marks[owner->mark_count - 1]);
+			return &owner->marks[i];
+	if (owner->closed || record(heap, owner))
+		return NULL;
+	return &owner->marks[owner->mark_count - 1];
+}
+
+bool mark_order(struct heap *heap, struct heap_stream *s, struct heap_stream *owner, uint64_t epoch)
+{
+	pthread_mutex_lock(&heap->lock);
+	bool ok = mark_usable(heap, s, owner, epoch);
+	pthread_mutex_unlock(&heap->lock);
+	if (ok)
+		return true;
+	struct mark *m = covering(heap, owner, epoch);
+	ok = m && !wait_for(heap, s, owner, m);
+	pthread_mutex_lock(&heap->lock);
+	owner->refuses = !ok;
+	pthread_mutex_unlock(&heap->lock);
+	return ok;
 }
 
 /* The stream with most free bytes that are not over yet. [lock] */
@@ -233,28 +250,23 @@ static struct heap_stream *most(struct heap *heap, const struct heap_stream *s)
 	return best;
 }
 
-bool mark_wait_most(struct heap *heap, struct heap_stream *s, uint64_t *ns)
+bool mark_wait_most(struct heap *heap, struct heap_stream *s, uint64_t ns)
 {
 	pthread_mutex_lock(&heap->lock);
 	struct heap_stream *t = most(heap, s);
 	heap->blocks += t != NULL;
 	pthread_mutex_unlock(&heap->lock);
-	if (!t || !*ns)
+	if (!t)
 		return false;
 	struct mark *m = &t->marks[t->mark_count - 1];
 	void *mark = m->mark;
-	struct timespec a, b;
 	m->pins++;
 	pthread_mutex_unlock(&heap->grow);
-	clock_gettime(CLOCK_MONOTONIC, &a);
-	int r = CALL(heap, mark_block, mark, *ns);
-	clock_gettime(CLOCK_MONOTONIC, &b);
+	int r = CALL(heap, mark_block, mark, ns);
 	pthread_mutex_lock(&heap->grow);
 	/* Other marks may have come and gone; this one was pinned, and so was its stream. */
 	for (unsigned i = 0; i < t->mark_count; i++)
 		if (t->marks[i].mark == mark)
 			t->marks[i].pins--;
-	uint64_t took = (uint64_t)(b.tv_sec - a.tv_sec) * 1000000000u + (uint64_t)b.tv_nsec - (uint64_t)a.tv_nsec;
-	*ns -= took < *ns ? took : *ns;
 	return r == HEAP_OK;
 }

@@ -1,9 +1,11 @@
 /*
  * heap_miss.c - an allocation that the stream's bins cannot serve, from the cheapest way to the last.
  */
+#include <time.h>
+
 #include "heap_impl.h"
 
-#define FEW 32 /* few: this part of all memory */
+#define WAITS 32 /* waits for the device of one allocation, at most */
 
 /* A claim (or a view's block) is the program's. [lock] */
 static struct block *take(struct heap *heap, struct block *b, size_t bytes)
@@ -45,12 +47,9 @@ static struct block *take_view(struct heap *heap, struct view *v, size_t bytes)
 /* Without a backend call. [lock] */
 static struct block *now(struct heap *heap, struct heap_stream *s, unsigned space, size_t bytes)
 {
-	pthread_mutex_lock(&s->lock);
-	size_t binned = s->binned_bytes;
-	pthread_mutex_unlock(&s->lock);
-	/* Blocks in bins could be part of a better fit; as long as they are few that is not worth emptying them. */
-	bool few = space == SPACE_SMALL || binned <= heap->reserved / FEW;
-	struct block *b = few ? fit(heap, s, space, bytes) : NULL;
+	/* Small blocks are many and cheap: their bins are emptied only when nothing else fits. For large ones
+	 * what is in the bins may be part of a better fit. */
+	struct block *b = space == SPACE_SMALL ? fit(heap, s, space, bytes) : NULL;
 	if (b)
 		return b;
 	bin_drain(s, space);
@@ -72,10 +71,10 @@ static struct block *now(struct heap *heap, struct heap_stream *s, unsigned spac
 /* The stream waits for all whose memory it takes. [grow] */
 static int order(struct heap *heap, struct heap_stream *s, struct block *claims)
 {
-	int r = HEAP_OK;
-	for (struct block *b = claims; b && !r; b = b->chain)
-		r = mark_order(heap, s, b->owner, b->epoch);
-	return r;
+	for (struct block *b = claims; b; b = b->chain)
+		if (!mark_order(heap, s, b->owner, b->epoch))
+			return HEAP_AGAIN;
+	return HEAP_OK;
 }
 
 /* The order of the claims, then memory for the fresh one. [grow] */
@@ -91,7 +90,7 @@ static int prepare(struct plan *p)
 		at = &(*at)->chain;
 	*at = fresh->chain;
 	p->fresh = NULL;
-	r = chunk_grow(heap, fresh);
+	r = chunk_grow(heap, fresh, p->chunk ? p->chunk : heap->to.grain);
 	if (!r) {
 		fresh->chain = *at;
 		*at = fresh;
@@ -241,16 +240,27 @@ static int by(const struct miss *m, plan_way *way, bool wait, struct block **out
 
 static int large_ways(const struct miss *m, struct block **out)
 {
-	int r = by(m, plan_fit, false, out);
-	if (r && m->wait)
-		r = by(m, plan_fit, true, out);
-	if (r && m->wait)
-		r = take_waiting_view(m->s, m->bytes, out);
-	if (r && m->wait)
-		r = by(m, plan_grow, true, out);
-	/* A stream that cannot be waited for (it is being captured, say) must not be in the way. */
-	if (r && (r != HEAP_NO_MEMORY || !m->wait))
-		r = by(m, plan_grow, false, out);
+	int r;
+	do {
+		r = by(m, plan_fit, false, out);
+		if (r && m->wait)
+			r = by(m, plan_fit, true, out);
+		if (r == HEAP_NO_MEMORY && m->wait)
+			r = take_waiting_view(m->s, m->bytes, out);
+		if (r == HEAP_NO_MEMORY)
+			r = by(m, plan_grow, m->wait, out);
+	} while (r == HEAP_AGAIN);
+	return r;
+}
+
+static int small_ways(const struct miss *m, struct block **out)
+{
+	/* Small memory is no reason to slow a stream down while there is other. */
+	int r = by(m, plan_small_grow, false, out);
+	if (r == HEAP_NO_MEMORY && m->wait && m->hard)
+		do
+			r = by(m, plan_small_wait, true, out);
+		while (r == HEAP_AGAIN);
 	return r;
 }
 
@@ -271,24 +281,29 @@ static int attempt(const struct miss *m, struct block **out)
 	pthread_mutex_unlock(&heap->lock);
 	if (*out)
 		return HEAP_OK;
-	if (m->space == SPACE_LARGE)
-		return large_ways(m, out);
-	/* Small memory is no reason to slow a stream down while there is other. */
-	int r = by(m, plan_small_grow, false, out);
-	return r == HEAP_NO_MEMORY && m->wait && m->hard ? by(m, plan_small_wait, true, out) : r;
+	mark_forgive(heap);
+	return m->space == SPACE_LARGE ? large_ways(m, out) : small_ways(m, out);
+}
+
+static uint64_t now_ns(void)
+{
+	struct timespec t;
+	clock_gettime(CLOCK_MONOTONIC, &t);
+	return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
 }
 
 static int miss_grow(struct miss *m, struct block **out)
 {
 	struct heap *heap = m->s->heap;
-	uint64_t ns = heap->tune.block_ns;
+	uint64_t end = 0;
 	bool asked = !heap->to.pressure;
-	for (;;) {
+	for (unsigned waits = 0;;) {
 		int r = attempt(m, out);
 		if (r != HEAP_NO_MEMORY)
 			return r;
 		if (!m->hard) {
 			m->hard = true;
+			end = now_ns() + heap->tune.block_ns;
 			(void)view_evict(heap, UINT32_MAX);
 			continue;
 		}
@@ -300,7 +315,9 @@ static int miss_grow(struct miss *m, struct block **out)
 			if (CALL(heap, pressure, m->bytes))
 				continue;
 		}
-		if (!mark_wait_most(heap, m->s, &ns))
+		/* Others may use up at once what each wait brings. */
+		uint64_t at = now_ns();
+		if (at >= end || waits++ == WAITS || !mark_wait_most(heap, m->s, end - at))
 			return r;
 	}
 }

@@ -14,6 +14,9 @@
 #define AHEAD 128
 /* Free memory that may stay unused for the sake of a block that needs no view: this part of what is used. */
 #define LOOSE 64
+/* When more than this part of all memory is free but of no use, because its chunks are partly in use, new
+ * memory comes in chunks of one grain. */
+#define SHARDS 100
 
 struct run {
 	uint64_t lo, hi;
@@ -25,7 +28,7 @@ struct run {
 struct runs {
 	struct run *run;
 	size_t count, room;
-	size_t inner;       /* sum */
+	size_t inner, all;  /* sums */
 	struct block *none; /* where growing next to a run takes least */
 	size_t next_to;     /* the part of the request that lies in that run */
 	bool failed;        /* no host memory */
@@ -86,6 +89,7 @@ static void run_add(struct plan *p, struct runs *r, struct run run)
 	}
 	r->run[r->count++] = run;
 	r->inner += run.inner;
+	r->all += run.hi - run.lo;
 }
 
 static bool may_use(const struct plan *p, const struct block *b, bool *waits)
@@ -276,6 +280,7 @@ bool plan_grow(struct plan *p)
 	if (r.count)
 		qsort(r.run, r.count, sizeof(*r.run), by_use);
 	struct choice c = choose(&r, p->bytes);
+	p->chunk = (r.all - r.inner) > heap->reserved / SHARDS ? grain : heap->tune.chunk;
 	size_t deficit = c.bytes < p->bytes ? round_up(p->bytes - c.bytes, grain) : 0;
 	size_t growth = r.none ? round_up(p->bytes - r.next_to, grain) : SIZE_MAX;
 	/* A block in one run needs no second mapping and can be cut later: worth a little memory. */

@@ -18,7 +18,10 @@ static void cover(const struct heap *heap, uint64_t va, size_t bytes, struct blo
 {
 	if (b->space >= SPACE_HOMES || b->kind == BLOCK_NONE)
 		return;
-	uint64_t end = va + bytes;
+	uint64_t end = va + bytes, base = heap->space[b->space].base;
+	/* Chunks begin at grains: most small blocks hold no begin. */
+	if (base + (va - base + heap->to.grain - 1) / heap->to.grain * heap->to.grain >= end)
+		return;
 	struct chunk *c = space_chunk(heap, b->space, va);
 	if (c && c->home < va)
 		c = space_chunk(heap, b->space, c->home + c->bytes);

@@ -166,6 +166,11 @@ static struct view *lay_out(struct heap *heap, struct block *chain, size_t *mapp
 	for (unsigned i = 0; i < v->pieces; i++)
 		*mapped += v->piece[i].bytes;
 	v->bytes = *mapped - v->skip;
+	/* A chunk whose end is the begin of the view may be its last one too, for its own begin. */
+	const struct piece *last = &v->piece[v->pieces - 1];
+	const struct chunk *c = space_chunk(heap, last->space, last->home + last->bytes - 1);
+	if (v->pieces > 1 && c->home == v->piece[0].home)
+		v->bytes -= c->bytes - v->skip;
 	v->claims = chain;
 	return v;
 }

@@ -173,6 +173,29 @@ static void find_knows_the_inside(void **state)
 	assert_false(heap_owns(heap, 4096));
 }
 
+static void look_tells_what_was_asked_for(void **state)
+{
+	(void)state;
+	struct heap_view_of one, two, again;
+	uint64_t a = get(0, 1000), b = get(0, 3 * MIB + 100);
+	assert_true(heap_look(heap, a + 999, &one));
+	assert_true(heap_look(heap, b, &two));
+	assert_true(heap_look(heap, a, &again));
+	assert_int_equal(one.base, a);
+	assert_int_equal(one.asked, 1000);
+	assert_int_equal(two.asked, 3 * MIB + 100);
+	assert_int_equal(one.id, again.id);
+	assert_int_not_equal(one.id, two.id);
+	assert_false(heap_look(heap, a + 1000, &again));
+	put(0, a);
+	assert_false(heap_look(heap, a, &again));
+	/* The same memory is another block now. */
+	assert_int_equal(get(0, 1024), a);
+	assert_true(heap_look(heap, a, &again));
+	assert_int_not_equal(again.id, one.id);
+	assert_int_equal(again.asked, 1024);
+}
+
 static void another_stream_waits_or_grows(void **state)
 {
 	(void)state;
@@ -389,10 +412,10 @@ static void a_captured_stream_is_left_alone(void **state)
 	(void)state;
 	uint64_t a = get(0, 64 * MIB);
 	put(0, a);
-	fs[0]->capturing = true;
+	fake_capture(&fake, fs[0], true);
 	assert_int_not_equal(get(1, 64 * MIB), a);
 	assert_int_equal(get(0, 64 * MIB), a);
-	fs[0]->capturing = false;
+	fake_capture(&fake, fs[0], false);
 }
 
 static bool pressed;
@@ -530,6 +553,7 @@ int main(void)
 		CASE(last_in_first_out),
 		CASE(bad_arguments),
 		CASE(find_knows_the_inside),
+		CASE(look_tells_what_was_asked_for),
 		CASE(another_stream_waits_or_grows),
 		CASE(the_freeing_stream_counts),
 		CASE(a_synchronisation_frees_for_all),

@@ -397,6 +397,13 @@ void fake_run(struct fake *f, struct fake_stream *s, uint32_t work)
 	pthread_mutex_unlock(&f->lock);
 }
 
+void fake_capture(struct fake *f, struct fake_stream *s, bool capturing)
+{
+	pthread_mutex_lock(&f->lock);
+	s->capturing = capturing;
+	pthread_mutex_unlock(&f->lock);
+}
+
 void fake_sync(struct fake *f)
 {
 	pthread_mutex_lock(&f->lock);
@@ -422,9 +429,11 @@ void fake_close(struct fake *f)
 {
 	must(f->marks_open == 0, "a mark was left behind");
 	must(f->fail_every || !f->chunks, "a chunk was left behind");
-	for (uint64_t i = 0; i < (f->next_va - f->first_va) / FAKE_GRAIN; i++)
-		if (f->page[i] && f->page[i]->va == f->first_va + i * FAKE_GRAIN)
-			free(f->page[i]);
+	for (uint64_t i = 0; i < (f->next_va - f->first_va) / FAKE_GRAIN;) {
+		struct fake_map *m = f->page[i];
+		i += m ? m->chunk->bytes / FAKE_GRAIN : 1;
+		free(m);
+	}
 	while (f->chunks) {
 		struct fake_chunk *c = f->chunks;
 		f->chunks = c->next;

@@ -20,7 +20,7 @@ struct fake_stream {
 	uint32_t after[FAKE_STREAMS]; /* what it does next comes after this much of the others' work */
 	struct fake_wait *waits;      /* of work that is queued */
 	unsigned number;
-	bool open, capturing; /* while it is captured, marks on it fail */
+	bool open, capturing;
 };
 
 struct fake {
@@ -56,6 +56,7 @@ void fake_give(struct fake *f, struct fake_stream *s, uint64_t va, size_t bytes)
 void fake_order(struct fake *f, struct fake_stream *s, struct fake_stream *t);
 /* The device does some of the stream's work, or all of it. */
 void fake_run(struct fake *f, struct fake_stream *s, uint32_t work);
-void fake_sync(struct fake *f); /* all of all streams */
+void fake_capture(struct fake *f, struct fake_stream *s, bool capturing); /* meanwhile marks on it fail */
+void fake_sync(struct fake *f);                                           /* all of all streams */
 
 #endif
