@@ -40,6 +40,41 @@ static unsigned kept_of(unsigned pairs, size_t bytes)
 	return kept;
 }
 
+/* Of so many stream-ordered allocations, how many the driver was not asked for. */
+static unsigned ordered_of(unsigned count)
+{
+	unsigned kept = 0;
+	CUdeviceptr p;
+
+	for (unsigned i = 0; i < count; i++) {
+		uint64_t calls = sim.calls("cuMemAllocAsync");
+		OK(cu.cuMemAllocAsync(&p, BYTES, NULL));
+		kept += sim.calls("cuMemAllocAsync") == calls;
+		OK(cu.cuMemFreeAsync(p, NULL));
+	}
+	OK(cu.cuCtxSynchronize());
+	return kept;
+}
+
+static void stream_ordered_memory_too(void **state)
+{
+	(void)state;
+	const char *mode = getenv("TURBO_DEVMEM");
+	CUdeviceptr held;
+	OK(cu.cuMemAllocAsync(&held, BYTES, NULL));
+	assert_int_equal(ordered_of(10), fx.preloaded && mode && !strcmp(mode, "stream") ? 10 : 0);
+	*debugger_flag = 1;
+	assert_int_equal(ordered_of(10), 0);
+	/* What the heap gave before is still its own. */
+	CUdeviceptr base;
+	size_t bytes;
+	OK(cu.cuMemGetAddressRange_v2(&base, &bytes, held + 5));
+	assert_int_equal(base, held);
+	assert_int_equal(bytes, BYTES);
+	OK(cu.cuMemFreeAsync(held, NULL));
+	*debugger_flag = 0;
+}
+
 static void a_debugger_attaches(void **state)
 {
 	(void)state;
@@ -112,6 +147,7 @@ int main(int argc, char **argv)
 		return checked_process();
 	const struct CMUnitTest tests[] = {
 		EITHER(a_checker_is_there_from_the_start),
+		EITHER(stream_ordered_memory_too),
 		EITHER(a_debugger_attaches),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
