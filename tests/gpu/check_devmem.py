@@ -170,11 +170,9 @@ ITS_OWN = {"cuCtxSetCurrent"}
 
 
 def calls_of(mode, cells, trace):
-    """({function: calls that the driver got in the timed part}, pairs)."""
+    """({function: calls that the driver got in the timed part}, batches of pairs)."""
     with tempfile.TemporaryDirectory(prefix="calls.") as folder:
-        args = [h.program("mem_bench"), "--cell-ms", "30", "--calls", folder]
-        for c in cells:
-            args += ["--cells", c]
+        args = [h.program("mem_bench"), "--cell-ms", "30", "--calls", folder, "--cells", cells]
         extra = {"TURBO_DEVMEM": mode, "CUDA_INJECTION64_PATH": trace,
                  "CUPTITRACE_CUPTI": h.find_library("libcupti.so.13") or ""}
         p = h.run(args, h.PRELOADED, extra, limit=60)
@@ -195,15 +193,15 @@ def devmem_calls(details):
     trace = h.built("tests/gpu/libcuptitrace.so", ["tests/gpu/hook_coverage/cuptitrace.c"], "-shared", "-fPIC",
                     "-fvisibility=hidden")
     problems = []
-    for mode, cells in (("stream", ["async:1:4K,2M,64M", "async:8:4K,2M"]), ("cache", ["sync:1:4K,2M"]),
-                        ("deferred", ["sync:1:4K,2M"])):
+    for mode, cells in (("stream", "async:1:4K,2M,64M"), ("stream", "async:8:4K,2M"), ("cache", "sync:1:4K,2M"),
+                        ("deferred", "sync:1:4K,2M")):
         grown, batches = calls_of(mode, cells, trace)
         left = {name: n for name, n in grown.items() if name not in ITS_OWN}
         if mode != "stream":
             left = grown
-        details["figures"][mode] = left
-        details["lines"].append("%-8s at least %d pairs; driver calls: %s" %
-                                (mode, batches, ", ".join("%s %d" % x for x in sorted(left.items())) or "none"))
+        details["figures"]["%s %s" % (mode, cells)] = left
+        details["lines"].append("%-8s %s, at least %d pairs; driver calls: %s" %
+                                (mode, cells, batches, ", ".join("%s %d" % x for x in sorted(left.items())) or "none"))
         if not batches:
             problems.append("%s: nothing was timed" % mode)
         forbidden = sorted(left) if mode == "stream" else [n for n in left if n.startswith(("cuMemAlloc", "cuMemFree"))]

@@ -186,6 +186,7 @@ def turns():
 if __name__ == "__main__":
     common.need_gpu()
     torch.use_deterministic_algorithms(True)
+    torch.utils.deterministic.fill_uninitialized_memory = False
     torch.backends.cudnn.benchmark = False
     common.taking_turns(turns())
     if torch.distributed.is_initialized():

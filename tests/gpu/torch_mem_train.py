@@ -41,5 +41,6 @@ class Training:
 if __name__ == "__main__":
     common.need_gpu()
     torch.use_deterministic_algorithms(True)
+    torch.utils.deterministic.fill_uninitialized_memory = False
     training = Training()
     common.taking_turns({"time": training.timed, "losses": lambda: [x.item().hex() for x in training.losses]})

@@ -6,8 +6,8 @@
  *   API sync (cuMemAlloc, cuMemFree) or async (cuMemAllocAsync, cuMemFreeAsync on a stream of the
  *   thread's own, the pool told to keep everything); SIZES 4K,2M,1G. Output:
  *   pair api=async threads=8 bytes=2097152 batches=.. ns=.. p90_ns=..
- * ns: median of batches of pairs, over all threads. All cells are warmed up before the first is
- * timed. With libturbo.so preloaded by bench_mem.py, `stats` lines with its counters stand before
+ * ns: median of batches of pairs, over all threads. All cells are warmed up, three times over, before
+ * the first is timed. With libturbo.so preloaded by bench_mem.py, `stats` lines with its counters stand before
  * and after the timed part. With --calls, CUPTI's counter (tests/gpu/hook_coverage/cuptitrace.c)
  * writes DIR/before and DIR/after instead: what driver calls the timed part made.
  * Exit: 0, 1 a driver error, 2 usage, 77 no GPU.
@@ -29,7 +29,8 @@
 #define BATCH_NS 20000u  /* long beside the clock's own cost, short beside a time slice */
 #define MAX_PAIRS 200    /* in a batch */
 #define WARM_PAIRS 300   /* or WARM_NS, whichever is first */
-#define WARM_NS 30000000u
+#define WARM_NS 10000000u
+#define WARM_ROUNDS 3 /* over all cells: what they take turns with is settled then */
 
 struct cell {
 	bool async;
@@ -250,8 +251,8 @@ int main(int argc, char **argv)
 		add_cells(async);
 	}
 	bool ok = open_device();
-	for (int i = 0; i < cell_count && ok; i++)
-		ok = run_cell(&cells[i], 0);
+	for (int i = 0; i < WARM_ROUNDS * cell_count && ok; i++)
+		ok = run_cell(&cells[i % cell_count], 0);
 	ok = ok && count_calls(calls, "before");
 	for (int i = 0; i < cell_count && ok; i++) {
 		ok = run_cell(&cells[i], cell_ms * 1000000u);
