@@ -32,7 +32,7 @@ static struct {
  * come at once sees the other. */
 static _Atomic unsigned holding;
 
-#define HOLD_NS 1000000
+#define HOLD_NS 10000000
 
 bool capture_hold_off(void)
 {

@@ -14,7 +14,7 @@ bool capture_live(void);
 /*
  * Around a call that breaks captures of its context whatever the thread's mode (cuCtxSynchronize,
  * cuCtxRecordEvent): false when a capture is live, and then nothing is to be undone. One that is to
- * begin meanwhile waits until capture_let_go(), at most a millisecond: then the call has
+ * begin meanwhile waits until capture_let_go(), at most 10 ms: then the call has
  * looked for captures already and only waits. Any thread.
  */
 bool capture_hold_off(void);
