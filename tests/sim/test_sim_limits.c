@@ -268,6 +268,35 @@ static void use_after_a_stream_ordered_free_is_seen(void **state)
 	sim_reset();
 }
 
+static void a_second_free_in_order_is_seen(void **state)
+{
+	(void)state;
+	CUstream s = st_stream(CU_STREAM_NON_BLOCKING);
+	CUdeviceptr p;
+	struct st_gate gate;
+	uint64_t before = sim_live_allocs();
+	for (int plain = 0; plain < 2; plain++) {
+		sim_reset();
+		if (plain)
+			p = st_device(MIB);
+		else
+			ok(cuMemAllocAsync(&p, MIB, s));
+		st_gate_close(&gate, s);
+		ok(cuMemFreeAsync(p, s));
+		assert_int_equal(sim_live_allocs(), before);
+		fails(cuMemFreeAsync(p, s), CUDA_ERROR_INVALID_VALUE);
+		fails(cuMemFree_v2(p), CUDA_ERROR_INVALID_VALUE);
+		assert_int_equal(sim_errors(), 2);
+		st_gate_open(&gate);
+		ok(cuStreamSynchronize(s));
+		fails(cuMemFreeAsync(p, s), CUDA_ERROR_INVALID_VALUE);
+		assert_int_equal(sim_errors(), 3);
+		st_gate_free(&gate);
+	}
+	ok(cuStreamDestroy_v2(s));
+	sim_reset();
+}
+
 /* ---- many ---- */
 
 static void many_small_allocations_stay_fast(void **state)
@@ -305,6 +334,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test(a_pool_gets_what_others_keep),
 		cmocka_unit_test(out_of_memory_makes_a_stream_wait),
 		cmocka_unit_test(use_after_a_stream_ordered_free_is_seen),
+		cmocka_unit_test(a_second_free_in_order_is_seen),
 		cmocka_unit_test(many_small_allocations_stay_fast),
 	};
 	return cmocka_run_group_tests(tests, setup, simtest_teardown);

@@ -37,9 +37,9 @@ struct shared {
 };
 
 static struct shared *shared; /* NULL: this process is alone */
-static struct slot *mine;
+static struct slot *mine;     /* sim.lock; NULL also when the process exits */
 static char path[4096];
-static pid_t owner;
+static pid_t owner; /* of mine; 0: nobody */
 
 #define UNKNOWN UINT64_MAX
 
@@ -178,10 +178,21 @@ bool sim_account_join(void)
 	return mine != NULL;
 }
 
-/* The last to leave removes the file. */
+/* Streams may still run; exit may have come in the middle of anything. */
+static bool lock_at_exit(void)
+{
+	for (int i = 0; i < 1000; i++) {
+		if (pthread_mutex_trylock(&sim.lock) == 0)
+			return true;
+		usleep(1000);
+	}
+	return false;
+}
+
+/* The last to leave removes the file. Who does not get here is dropped by others. */
 __attribute__((destructor)) static void leave(void)
 {
-	if (!mine || owner != getpid())
+	if (owner != getpid() || !lock_at_exit())
 		return;
 	int fd = shared_open(0);
 	shared_lock();
@@ -196,6 +207,7 @@ __attribute__((destructor)) static void leave(void)
 		unlink(path);
 	if (fd >= 0)
 		shared_close(fd);
+	sim_unlock();
 }
 
 /* ---- charging; sim.lock held ---- */
@@ -210,7 +222,7 @@ static bool charge_shared(struct sim_device *dev, uint64_t size)
 		if (!fits && (tries || !drop_dead()))
 			break;
 	}
-	if (fits && mine)
+	if (fits)
 		mine->used[dev->ordinal] += size;
 	pthread_mutex_unlock(&shared->lock);
 	return fits;
@@ -234,8 +246,7 @@ void sim_uncharge(struct sim_device *dev, uint64_t size)
 	if (!mine)
 		return;
 	shared_lock();
-	if (mine)
-		mine->used[dev->ordinal] = dev->used;
+	mine->used[dev->ordinal] = dev->used;
 	pthread_mutex_unlock(&shared->lock);
 }
 

@@ -210,6 +210,8 @@ static CUresult run_free(uintptr_t addr)
 	struct sim_range *r = sim_range_find(addr);
 	if (r)
 		sim_release_range(r);
+	else
+		sim_complain("a stream comes to the free of %p, which was freed", (void *)addr);
 	sim_unlock();
 	return r ? CUDA_SUCCESS : CUDA_ERROR_ILLEGAL_ADDRESS;
 }

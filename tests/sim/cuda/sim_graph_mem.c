@@ -35,10 +35,8 @@ CUresult sim_graph_mem_free(struct sim_range *r, struct sim_stream *s)
 void sim_graph_mem_end(uintptr_t base)
 {
 	struct sim_range *r = sim_range_find(base);
-	if (!r || !r->graph) /* its context has ended */
-		return;
-	r->dev->graph_used -= r->phys->size;
-	sim_release_range(r);
+	if (r && r->graph) /* else its context has ended */
+		sim_release_range(r);
 }
 
 struct sim_cmd *sim_graph_mem_keep(struct sim_cmd *const *cmds, int count)

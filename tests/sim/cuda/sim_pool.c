@@ -94,7 +94,10 @@ static CUresult free_plain(struct sim_range *r, struct sim_stream *s)
 {
 	struct sim_cmd *cmd = sim_cmd_new(CMD_FREE);
 	cmd->free = r->base;
-	return sim_submit(s, cmd, NULL);
+	CUresult result = sim_submit(s, cmd, NULL);
+	if (result == CUDA_SUCCESS)
+		sim_range_freeing(r);
+	return result;
 }
 
 static CUresult free_range(struct sim_range *r, struct sim_stream *s)

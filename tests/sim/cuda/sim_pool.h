@@ -8,6 +8,7 @@
 
 #pragma GCC visibility push(hidden)
 
+#define SIM_POOL_UNIT 512 /* of blocks */
 #define SIM_POOL_BINS 160
 
 /* Memory that a pool has of the driver, cut into blocks. Goes back whole. */
@@ -73,6 +74,12 @@ void sim_pool_freed(struct sim_pool_free *f);
 /* Gives free segments back until no more than `keep` bytes are reserved; `below`: also when
  * that leaves less. True when something was given back. */
 bool sim_pool_release(struct sim_pool *p, uint64_t keep, bool below);
+/* More memory of the driver, one free block of at least that size; NULL: there is none. */
+struct sim_block *sim_pool_grow(struct sim_pool *p, size_t size);
+/* Lists of blocks that are not in use, by size. */
+int sim_bin_of(size_t size);
+void sim_bin_put(struct sim_pool *p, struct sim_block *b);
+void sim_bin_take(struct sim_block *b);
 /* The host has waited for work of the device. */
 void sim_pool_host_waited(struct sim_device *dev);
 void sim_pool_end_if_unused(struct sim_pool *p); /* a pool that was destroyed */

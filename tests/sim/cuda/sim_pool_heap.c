@@ -11,130 +11,10 @@
 
 #include "sim_pool.h"
 
-#define UNIT 512
-#define SEGMENT (32u << 20)
 #define BIN_LOOKS 64   /* blocks of one bin that an allocation looks at */
 #define VISITS_MAX 512 /* operations that a search for a dependency looks at */
 #define POISON 0xdb
 #define POISON_MAX 4096
-
-/* ---- bins: four a power of two ---- */
-
-static int bin_of(size_t size)
-{
-	int power = 63 - __builtin_clzll(size / UNIT);
-	return power * 4 + (int)(size / UNIT * 4 >> power & 3);
-}
-
-static void bin_put(struct sim_pool *p, struct sim_block *b)
-{
-	struct sim_block **head = &p->bins[bin_of(b->size)];
-	b->in_bin = *head;
-	b->bin = head;
-	if (*head)
-		(*head)->bin = &b->in_bin;
-	*head = b;
-}
-
-static void bin_take(struct sim_block *b)
-{
-	*b->bin = b->in_bin;
-	if (b->in_bin)
-		b->in_bin->bin = b->bin;
-}
-
-/* ---- segments ---- */
-
-static struct sim_block *segment_new(struct sim_pool *p, size_t size)
-{
-	if (p->max_size && (size > p->max_size || p->reserved > p->max_size - size))
-		return NULL;
-	struct sim_segment *g = calloc(1, sizeof *g);
-	struct sim_block *b = calloc(1, sizeof *b);
-	struct sim_phys *phys = g && b ? sim_phys_new(p->dev, size) : NULL;
-	uintptr_t at = phys ? sim_va_take(p->dev, size, SIM_GRANULARITY) : 0;
-	if (!at) {
-		if (phys)
-			sim_phys_put(phys);
-		free(g);
-		free(b);
-		return NULL;
-	}
-	*g = (struct sim_segment){p, at, size, phys, 0, &p->segments, p->segments};
-	if (g->next)
-		g->next->link = &g->next;
-	p->segments = g;
-	sim_va_hold(at, size);
-	*b = (struct sim_block){.base = at, .size = size, .segment = g, .observed = true};
-	bin_put(p, b);
-	p->reserved += size;
-	if (p->reserved > p->reserved_high)
-		p->reserved_high = p->reserved;
-	return b;
-}
-
-/* The segment is one free block. */
-static void segment_end(struct sim_segment *g, struct sim_block *b)
-{
-	bin_take(b);
-	free(b);
-	g->pool->reserved -= g->size;
-	sim_va_release(g->base, g->size);
-	sim_phys_put(g->phys);
-	*g->link = g->next;
-	if (g->next)
-		g->next->link = g->link;
-	free(g);
-}
-
-/* The only block of a segment that is not busy. */
-static struct sim_block *only_block(const struct sim_segment *g)
-{
-	for (struct sim_block *b = g->pool->bins[bin_of(g->size)]; b; b = b->in_bin)
-		if (b->segment == g)
-			return b;
-	return NULL;
-}
-
-bool sim_pool_release(struct sim_pool *p, uint64_t keep, bool below)
-{
-	bool any = false;
-	for (struct sim_segment *g = p->segments, *next; g && p->reserved > keep; g = next) {
-		next = g->next;
-		struct sim_block *b = g->busy ? NULL : only_block(g);
-		if (!b || (!below && p->reserved - g->size < keep))
-			continue;
-		segment_end(g, b);
-		any = true;
-	}
-	return any;
-}
-
-void sim_pool_end_if_unused(struct sim_pool *p)
-{
-	if (!p->destroyed)
-		return;
-	sim_pool_release(p, 0, true);
-	if (p->segments)
-		return;
-	for (struct sim_range *r = sim_range_first(); r; r = r->next)
-		if (r->pool == p)
-			r->pool = NULL; /* memory of graphs */
-	sim_pool_forget(p);
-}
-
-void sim_pool_host_waited(struct sim_device *dev)
-{
-	for (struct sim_pool *p = sim_pool_first(); p; p = p->next) {
-		if (p->dev != dev)
-			continue;
-		if (p->reserved > p->threshold)
-			sim_pool_release(p, p->threshold, true);
-		for (int i = 0; !p->opportunistic && i < SIM_POOL_BINS; i++)
-			for (struct sim_block *b = p->bins[i]; b; b = b->in_bin)
-				b->observed = b->observed || b->state == BLOCK_FREE;
-	}
-}
 
 /* ---- freeing ---- */
 
@@ -151,7 +31,7 @@ static void settle(struct sim_block *b)
 	b->state = BLOCK_FREE;
 	while (joins(b->left, b) || joins(b, b->right)) {
 		other = joins(b->left, b) ? b->left : b->right;
-		bin_take(other);
+		sim_bin_take(other);
 		if (other == b->left) {
 			b->base = other->base;
 			b->left = other->left;
@@ -168,7 +48,7 @@ static void settle(struct sim_block *b)
 		free(other);
 	}
 	g->busy--;
-	bin_put(g->pool, b);
+	sim_bin_put(g->pool, b);
 }
 
 static void range_end(struct sim_block *b)
@@ -187,7 +67,7 @@ void sim_pool_freed(struct sim_pool_free *f)
 	struct sim_pool *p = f->blocks ? f->blocks->segment->pool : NULL;
 	for (struct sim_block *b = f->blocks, *next; b; b = next) {
 		next = b->same_free;
-		bin_take(b);
+		sim_bin_take(b);
 		range_end(b);
 		b->freed = NULL;
 		settle(b);
@@ -200,8 +80,7 @@ void sim_pool_freed(struct sim_pool_free *f)
 static void unuse(struct sim_range *r)
 {
 	r->pool->used -= r->block->size;
-	r->freeing = true;
-	sim.allocs--;
+	sim_range_freeing(r);
 }
 
 CUresult sim_pool_free_on(struct sim_range *r, struct sim_stream *s)
@@ -223,7 +102,7 @@ CUresult sim_pool_free_on(struct sim_range *r, struct sim_stream *s)
 	b->freed = f;
 	b->same_free = NULL;
 	f->blocks = b;
-	bin_put(b->segment->pool, b);
+	sim_bin_put(b->segment->pool, b);
 	return CUDA_SUCCESS;
 }
 
@@ -287,7 +166,7 @@ static bool usable(const struct sim_pool *p, const struct sim_block *b, struct s
 
 static struct sim_block *find(struct sim_pool *p, size_t size, struct sim_stream *s, bool make_wait)
 {
-	for (int bin = bin_of(size); bin < SIM_POOL_BINS; bin++) {
+	for (int bin = sim_bin_of(size); bin < SIM_POOL_BINS; bin++) {
 		struct sim_block *best = NULL;
 		int looks = BIN_LOOKS;
 		for (struct sim_block *b = p->bins[bin]; b && looks--; b = b->in_bin)
@@ -297,18 +176,6 @@ static struct sim_block *find(struct sim_pool *p, size_t size, struct sim_stream
 			return best;
 	}
 	return NULL;
-}
-
-static struct sim_block *grow(struct sim_pool *p, size_t size)
-{
-	size_t large = (size + SEGMENT - 1) / SEGMENT * SEGMENT;
-	size_t small = (size + SIM_GRANULARITY - 1) / SIM_GRANULARITY * SIM_GRANULARITY;
-	struct sim_block *b = segment_new(p, large) ?: segment_new(p, small);
-	bool released = false;
-	for (struct sim_pool *other = sim_pool_first(); !b && other; other = other->next)
-		if (other->dev == p->dev)
-			released = sim_pool_release(other, 0, true) || released;
-	return b ?: released ? segment_new(p, small) : NULL;
 }
 
 /* Cuts what is beyond `size` off; it stays as it was, its pending part of the old range too. */
@@ -331,7 +198,7 @@ static void cut(struct sim_block *b, size_t size)
 		b->same_free = rest;
 		rest->segment->busy++;
 	}
-	bin_put(rest->segment->pool, rest);
+	sim_bin_put(rest->segment->pool, rest);
 }
 
 /* The block leaves its free. Its range goes; what of it lies beyond the block is the next's. */
@@ -366,8 +233,8 @@ CUresult sim_pool_alloc(struct sim_pool *p, size_t size, struct sim_stream *s, u
 		return CUDA_ERROR_INVALID_VALUE;
 	if (size > sim_conf.mem_bytes)
 		return CUDA_ERROR_OUT_OF_MEMORY;
-	size_t whole = (size + UNIT - 1) / UNIT * UNIT;
-	struct sim_block *b = find(p, whole, s, false) ?: grow(p, whole);
+	size_t whole = (size + SIM_POOL_UNIT - 1) / SIM_POOL_UNIT * SIM_POOL_UNIT;
+	struct sim_block *b = find(p, whole, s, false) ?: sim_pool_grow(p, whole);
 	if (!b && p->internal)
 		b = find(p, whole, s, true);
 	if (!b)
@@ -378,7 +245,7 @@ CUresult sim_pool_alloc(struct sim_pool *p, size_t size, struct sim_stream *s, u
 		if (result != CUDA_SUCCESS)
 			return result;
 	}
-	bin_take(b);
+	sim_bin_take(b);
 	cut(b, whole);
 	if (b->state == BLOCK_PENDING)
 		unpend(b);

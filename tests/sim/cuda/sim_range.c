@@ -14,6 +14,8 @@
 
 void sim_release_range(struct sim_range *range)
 {
+	if (range->graph)
+		range->dev->graph_used -= range->phys->size;
 	if (range->phys)
 		sim_phys_put(range->phys);
 	if (range->imported)

@@ -56,6 +56,7 @@ struct sim_range *sim_range_overlap(uintptr_t base, size_t size);
 struct sim_range *sim_range_add(const struct sim_range *range); /* NULL: overlaps */
 void sim_range_remove(struct sim_range *range);                 /* remembered as freed */
 struct sim_range *sim_range_first(void);                        /* of the list; newest first */
+void sim_range_freeing(struct sim_range *range);                /* and counted no longer */
 bool sim_range_was_freed(uintptr_t addr);
 
 /* Bytes of it as the program knows it. */

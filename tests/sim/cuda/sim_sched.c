@@ -9,10 +9,13 @@
 #include <errno.h>
 #include <signal.h>
 #include <stdlib.h>
+#include <sys/prctl.h>
 #include <time.h>
 #include <unistd.h>
 
 #include "sim_ipc.h"
+
+#define TIMER_SLACK_NS 1000
 
 uint64_t sim_now_ns(void)
 {
@@ -127,6 +130,7 @@ static void stream_unlink(struct sim_stream *s)
 static void *stream_main(void *arg)
 {
 	struct sim_stream *s = arg;
+	prctl(PR_SET_TIMERSLACK, TIMER_SLACK_NS); /* short delays are to be short */
 	sim_lock();
 	for (;;) {
 		while (!s->head && !s->dying)

@@ -79,6 +79,12 @@ struct sim_range *sim_range_add(const struct sim_range *range)
 	return r;
 }
 
+void sim_range_freeing(struct sim_range *r)
+{
+	r->freeing = true;
+	--*counter_of(r->kind);
+}
+
 void sim_range_remove(struct sim_range *r)
 {
 	if (sim_in_device_space(r->base)) {
