@@ -3,7 +3,7 @@
 #include "block.h"
 
 #include <pthread.h>
-#include <sys/mman.h>
+#include <stdlib.h>
 
 #include "cache_space.h"
 
@@ -41,8 +41,8 @@ static struct shard *shard_of(CUdeviceptr base)
 
 static void slab_add(void)
 {
-	struct block *slab = mmap(NULL, SLAB_BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-	if (slab == MAP_FAILED)
+	struct block *slab = calloc(1, SLAB_BYTES); /* not mmap: leak checkers look through it */
+	if (!slab)
 		return;
 	for (size_t i = 0; i < SLAB_BYTES / sizeof(*slab); i++) {
 		slab[i].next = store.free;
