@@ -13,6 +13,7 @@
 #include "life.h"
 #include "real.h"
 #include "stats.h"
+#include "tell_trace.h"
 #include "../policy/policy.h"
 #include "../policy/devmem/devmem.h"
 
@@ -173,6 +174,7 @@ TURBO_EXPORT CUresult cuStreamDestroy(CUstream stream)
 	CUresult status;
 
 	stats_call(HOOK_cuStreamDestroy);
+	TELL_TRACE(true, devmem_trace_destroy(stream));
 	stream_going(stream);
 	status = REAL(cuStreamDestroy)(stream);
 	stream_gone(stream, status);
@@ -184,6 +186,7 @@ TURBO_EXPORT CUresult cuStreamDestroy_v2(CUstream stream)
 	CUresult status;
 
 	stats_call(HOOK_cuStreamDestroy_v2);
+	TELL_TRACE(true, devmem_trace_destroy(stream));
 	stream_going(stream);
 	status = REAL(cuStreamDestroy_v2)(stream);
 	stream_gone(stream, status);

@@ -11,6 +11,7 @@
 #include "guard.h"
 #include "../policy/devmem/calls.h"
 #include "stats.h"
+#include "tell_trace.h"
 #include "../policy/devmem/devmem.h"
 #include "../policy/devmem/pool.h"
 #include "../policy/devmem/stream.h"
@@ -41,14 +42,16 @@ static bool alloc(CUdeviceptr *ptr, size_t bytes, CUmemoryPool pool, CUstream st
 	return taken;
 }
 
-#define ALLOC(symbol, per_thread)                                                 \
-	TURBO_EXPORT CUresult symbol(CUdeviceptr *ptr, size_t bytes, CUstream stream) \
-	{                                                                             \
-		CUresult status;                                                          \
-		stats_call(HOOK_##symbol);                                                \
-		if (alloc(ptr, bytes, NULL, stream, per_thread, &status))                 \
-			return status;                                                        \
-		return REAL(symbol)(ptr, bytes, stream);                                  \
+#define ALLOC(symbol, per_thread)                                                           \
+	TURBO_EXPORT CUresult symbol(CUdeviceptr *ptr, size_t bytes, CUstream stream)           \
+	{                                                                                       \
+		CUresult status;                                                                    \
+		stats_call(HOOK_##symbol);                                                          \
+		if (!alloc(ptr, bytes, NULL, stream, per_thread, &status))                          \
+			status = REAL(symbol)(ptr, bytes, stream);                                      \
+		TELL_TRACE(status == CUDA_SUCCESS,                                                  \
+				   devmem_trace_allocated(*ptr, bytes, traced_stream(stream, per_thread))); \
+		return status;                                                                      \
 	}
 
 ALLOC(cuMemAllocAsync, false)
@@ -60,9 +63,11 @@ ALLOC(cuMemAllocAsync_ptsz, true)
 	{                                                                                                \
 		CUresult status;                                                                             \
 		stats_call(HOOK_##symbol);                                                                   \
-		if (pool && alloc(ptr, bytes, pool, stream, per_thread, &status))                            \
-			return status;                                                                           \
-		return REAL(symbol)(ptr, bytes, pool, stream);                                               \
+		if (!pool || !alloc(ptr, bytes, pool, stream, per_thread, &status))                          \
+			status = REAL(symbol)(ptr, bytes, pool, stream);                                         \
+		TELL_TRACE(status == CUDA_SUCCESS,                                                           \
+				   devmem_trace_allocated(*ptr, bytes, traced_stream(stream, per_thread)));          \
+		return status;                                                                               \
 	}
 
 ALLOC_FROM(cuMemAllocFromPoolAsync, false)
@@ -80,14 +85,15 @@ static bool freed(CUdeviceptr ptr, CUstream stream, bool per_thread, CUresult *s
 	return taken;
 }
 
-#define FREE(symbol, per_thread)                                   \
-	TURBO_EXPORT CUresult symbol(CUdeviceptr ptr, CUstream stream) \
-	{                                                              \
-		CUresult status;                                           \
-		stats_call(HOOK_##symbol);                                 \
-		if (freed(ptr, stream, per_thread, &status))               \
-			return status;                                         \
-		return REAL(symbol)(ptr, stream);                          \
+#define FREE(symbol, per_thread)                                                     \
+	TURBO_EXPORT CUresult symbol(CUdeviceptr ptr, CUstream stream)                   \
+	{                                                                                \
+		CUresult status;                                                             \
+		stats_call(HOOK_##symbol);                                                   \
+		TELL_TRACE(true, devmem_trace_free(ptr, traced_stream(stream, per_thread))); \
+		if (freed(ptr, stream, per_thread, &status))                                 \
+			return status;                                                           \
+		return REAL(symbol)(ptr, stream);                                            \
 	}
 
 FREE(cuMemFreeAsync, false)

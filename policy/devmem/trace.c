@@ -13,8 +13,10 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "capture.h"
 #include "log.h"
 #include "options.h"
+#include "real.h"
 #include "stats.h"
 #include "trace_out.h"
 #include "trace_table.h"
@@ -126,6 +128,13 @@ void devmem_trace_alloc(CUdeviceptr ptr, size_t bytes, CUstream stream, int devi
 	else
 		LINE("a %" PRIu64 " %zu %" PRIu64 "\n", last_id, bytes, number);
 	end(saved);
+}
+
+void devmem_trace_allocated(CUdeviceptr ptr, size_t bytes, CUstream stream)
+{
+	CUdevice device;
+	if (!capture_live() && REAL(cuCtxGetDevice)(&device) == CUDA_SUCCESS)
+		devmem_trace_alloc(ptr, bytes, stream, device);
 }
 
 void devmem_trace_free(CUdeviceptr ptr, CUstream stream)

@@ -5,9 +5,10 @@
  * allocation is told after it has succeeded, a free and a destruction before they are carried out,
  * so that an address or a handle that another thread gets at once is never recorded twice.
  *
- * All functions: any thread, inside the guard; errno is kept; no driver call. While recording they
- * take a mutex, and one call in some thousand writes to the file. What fails is said once and
- * ends the recording, never the program. A forked child records nothing.
+ * All functions: any thread, inside the guard; errno is kept; no driver call but the question of
+ * devmem_trace_allocated(). While recording they take a mutex, and one call in some thousand
+ * writes to the file. What fails is said once and ends the recording, never the program. A
+ * forked child records nothing.
  *
  * Streams are the program's handles; where an ABI variant makes the default stream the thread's
  * own, the caller passes CU_STREAM_PER_THREAD. cuMemAlloc and cuMemFree have no stream: NULL.
@@ -32,6 +33,9 @@ static inline bool devmem_tracing(void)
 }
 
 void devmem_trace_alloc(CUdeviceptr ptr, size_t bytes, CUstream stream, int device);
+/* The same on the current context's device; nothing while a capture is live, whose memory belongs
+ * to a graph. */
+void devmem_trace_allocated(CUdeviceptr ptr, size_t bytes, CUstream stream);
 /* Memory that was never seen (managed, from before) leaves no line. */
 void devmem_trace_free(CUdeviceptr ptr, CUstream stream);
 /* `stream` waits for what `other` has been given so far. */
