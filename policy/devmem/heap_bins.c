@@ -113,11 +113,13 @@ void bin_dissolve(struct heap *heap, struct heap_stream *s, struct block *chain)
 		struct space *space = space_of(heap, b->va);
 		atomic_store_explicit(space_slot(heap, space, b->va), NULL, memory_order_relaxed);
 		heap->out -= b->bytes;
+		/* Over since: what lies in a stream's index is not, which absorb() relies on. */
+		struct heap_stream *owner = mark_over(heap, s, b->epoch) ? NULL : s;
 		if (b->view) {
-			view_rest(heap, b->view, s, b->epoch);
+			view_rest(heap, b->view, owner, b->epoch);
 			record_put(heap, b);
 		} else {
-			range_put(heap, b, BLOCK_FREE, s, b->epoch);
+			range_put(heap, b, BLOCK_FREE, owner, b->epoch);
 		}
 	}
 }
