@@ -2,8 +2,6 @@
 #define _GNU_SOURCE
 #include "cache_defer.h"
 
-#include <sys/mman.h>
-
 #include "block.h"
 #include "bound.h"
 #include "cache.h"
@@ -20,76 +18,9 @@
 /* The same for one that fails otherwise; bare, the frees before it would have waited. */
 #define DRAIN_NS 60000000000ull
 
-#define SLAB_BATCHES 32
-
-/* ---- batches ---- */
-
-static struct {
-	pthread_mutex_t lock;
-	struct batch *free;
-} store = {.lock = PTHREAD_MUTEX_INITIALIZER};
-
-static void slab_add(void)
-{
-	size_t bytes = SLAB_BATCHES * sizeof(struct batch);
-	struct batch *slab = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-	if (slab == MAP_FAILED)
-		return;
-	for (unsigned i = 0; i < SLAB_BATCHES; i++) {
-		slab[i].next = store.free;
-		store.free = &slab[i];
-	}
-}
-
-static struct batch *batch_new(void)
-{
-	pthread_mutex_lock(&store.lock);
-	if (!store.free)
-		slab_add();
-	struct batch *b = store.free;
-	if (b)
-		store.free = b->next;
-	pthread_mutex_unlock(&store.lock);
-	if (b) {
-		b->next = NULL;
-		b->n = 0;
-		b->bytes = 0;
-		b->fence.n = 0;
-	}
-	return b;
-}
-
-static void batch_drop(struct batch *b)
-{
-	pthread_mutex_lock(&store.lock);
-	b->next = store.free;
-	store.free = b;
-	pthread_mutex_unlock(&store.lock);
-}
-
-void defer_fork_child(void)
-{
-	pthread_mutex_init(&store.lock, NULL);
-}
-
-static void append(struct batch_list *list, struct batch *b)
-{
-	b->next = NULL;
-	if (list->last)
-		list->last->next = b;
-	else
-		list->first = b;
-	list->last = b;
-}
-
-static struct batch *remove_first(struct batch_list *list)
-{
-	struct batch *b = list->first;
-	list->first = b->next;
-	if (!list->first)
-		list->last = NULL;
-	return b;
-}
+#define SPARES 4
+#define SPARE_STREAK 16
+#define SPARE_SHARE 32
 
 /* ---- lock held ---- */
 
@@ -103,15 +34,28 @@ static void park_open(struct space *s)
 {
 	if (!s->defer.open)
 		return;
-	append(&s->defer.parked, s->defer.open);
+	batch_append(&s->defer.parked, s->defer.open);
 	s->defer.open = NULL;
+}
+
+/* The one that was emptied last, if there is one: no other thread's cache has it. */
+static bool open_batch(struct space *s)
+{
+	struct batch *b = s->defer.emptied;
+	s->defer.emptied = NULL;
+	if (b)
+		batch_clear(b);
+	else
+		b = batch_new();
+	s->defer.open = b;
+	return b;
 }
 
 bool defer_put(struct space *s, struct block *b)
 {
 	if (s->defer.open && s->defer.open->n == BATCH_BLOCKS)
 		park_open(s);
-	if (!s->defer.open && !(s->defer.open = batch_new()))
+	if (!s->defer.open && !open_batch(s))
 		return false;
 	struct batch *batch = s->defer.open;
 	b->state = BLOCK_PENDING;
@@ -136,7 +80,10 @@ static void cache_batch(struct space *s, struct batch *batch)
 	for (unsigned i = 0; i < batch->n; i++)
 		cache_put(s, batch->block[i], now);
 	pending_add(s, -batch->bytes);
-	batch_drop(batch);
+	if (s->defer.emptied)
+		batch_drop(batch);
+	else
+		s->defer.emptied = batch;
 }
 
 static bool holds_fit(const struct batch *b, uint32_t low, uint32_t high)
@@ -158,7 +105,7 @@ static bool list_fits(const struct batch_list *list, uint32_t low, uint32_t high
 static void forget_list(struct batch_list *list, bool left)
 {
 	while (list->first) {
-		struct batch *b = remove_first(list);
+		struct batch *b = batch_remove_first(list);
 		if (!left) /* else somebody may still have it in hand */
 			batch_drop(b);
 	}
@@ -171,17 +118,16 @@ void defer_forget(struct space *s, bool left)
 	forget_list(&s->defer.closed, left);
 	pending_add(s, -s->defer.pending);
 	s->defer.recording = s->defer.looking = false;
-	s->defer.faulted = s->defer.stuck = false;
+	s->defer.faulted = s->defer.stuck = s->defer.no_spares = false;
 	s->events.n = 0;
 }
 
-/* ---- no lock held, relaxed mode ---- */
+/* ---- lock held, but given up around driver calls; relaxed mode ---- */
 
 /* Records fences for all that have none. */
 static void record(struct space *s)
 {
 	unsigned life = atomic_load(&s->life);
-	pthread_mutex_lock(&s->lock);
 	park_open(s);
 	while (s->defer.parked.first && !s->defer.recording && !s->defer.faulted) {
 		struct batch *b = s->defer.parked.first;
@@ -198,16 +144,14 @@ static void record(struct space *s)
 			break;
 		}
 		stats_add(STATS_DEVMEM_DEFERRED_BATCHES, 1);
-		append(&s->defer.closed, remove_first(&s->defer.parked));
+		batch_append(&s->defer.closed, batch_remove_first(&s->defer.parked));
 	}
-	pthread_mutex_unlock(&s->lock);
 }
 
 /* Caches all whose fences have passed. */
 static void look(struct space *s)
 {
 	unsigned life = atomic_load(&s->life);
-	pthread_mutex_lock(&s->lock);
 	while (s->defer.closed.first && !s->defer.looking && !capture_live()) {
 		struct batch *b = s->defer.closed.first;
 		s->defer.looking = true;
@@ -222,50 +166,49 @@ static void look(struct space *s)
 		if (state != FENCE_PASSED)
 			break;
 		s->defer.stuck = false;
-		cache_batch(s, remove_first(&s->defer.closed));
+		cache_batch(s, batch_remove_first(&s->defer.closed));
 	}
-	pthread_mutex_unlock(&s->lock);
 }
 
-void defer_advance(struct space *s)
+/*
+ * A program that takes and frees one block again and again would pay an event for each pair. After some
+ * of these it is let have a second block, up to SPARES, so that an event serves as many
+ * frees; if that is little beside what may be kept, and while the driver has memory.
+ */
+static bool wants_spare(struct space *s, uint32_t bin, size_t bytes)
 {
-	CUstreamCaptureMode mode;
-	if (capture_live() || !relaxed_begin(&mode))
-		return;
+	struct defer *d = &s->defer;
+	if (!d->open || d->open->n >= SPARES || d->parked.first || bin != d->wanted) {
+		d->wanted = bin;
+		d->streak = 0;
+		return false;
+	}
+	if (++d->streak < SPARE_STREAK || d->no_spares || bytes * SPARES > bound_room(s->device) / SPARE_SHARE)
+		return false;
+	d->streak = 0;
+	return true;
+}
+
+/* From what is open and not fenced yet. Not while an older one is ahead: this one passes later. */
+static struct block *take_open(struct space *s, size_t rounded, size_t asked, uint32_t low, uint32_t high)
+{
+	if (s->defer.closed.first || s->defer.faulted || capture_live() ||
+		!(holds_fit(s->defer.open, low, high) || list_fits(&s->defer.parked, low, high)) ||
+		wants_spare(s, low, rounded))
+		return NULL;
 	record(s);
 	look(s);
-	relaxed_end(mode);
-}
-
-static struct block *take(struct space *s, size_t rounded, size_t asked)
-{
-	pthread_mutex_lock(&s->lock);
-	struct block *b = cache_take(s, rounded, asked);
-	pthread_mutex_unlock(&s->lock);
-	return b;
-}
-
-/* Is it worth closing the open batch? Not while an older one is ahead: this one passes later. */
-static bool worth_closing(struct space *s, uint32_t low, uint32_t high)
-{
-	pthread_mutex_lock(&s->lock);
-	bool yes = !s->defer.closed.first && !s->defer.faulted &&
-			   (holds_fit(s->defer.open, low, high) || list_fits(&s->defer.parked, low, high));
-	pthread_mutex_unlock(&s->lock);
-	return yes;
+	return cache_take(s, rounded, asked);
 }
 
 /* So much is kept or on its way back that an allocation should wait for its own. */
 static bool worth_waiting(struct space *s, uint32_t low, uint32_t high)
 {
-	if (s->defer.pending + bound_kept(s->device) <= bound_room(s->device))
+	if (s->defer.pending + bound_kept(s->device) <= bound_room(s->device) || s->defer.faulted ||
+		s->defer.stuck)
 		return false;
-	pthread_mutex_lock(&s->lock);
-	bool yes = !s->defer.faulted && !s->defer.stuck &&
-			   (holds_fit(s->defer.open, low, high) || list_fits(&s->defer.parked, low, high) ||
-				list_fits(&s->defer.closed, low, high));
-	pthread_mutex_unlock(&s->lock);
-	return yes;
+	return holds_fit(s->defer.open, low, high) || list_fits(&s->defer.parked, low, high) ||
+		   list_fits(&s->defer.closed, low, high);
 }
 
 static struct block *wait_for_fit(struct space *s, size_t rounded, size_t asked)
@@ -275,14 +218,29 @@ static struct block *wait_for_fit(struct space *s, size_t rounded, size_t asked)
 	stats_add(STATS_DEVMEM_DEFERRED_WAITS, 1);
 	record(s);
 	while (!b && !capture_live() && !s->defer.faulted && clock_ns() - since < WAIT_NS) {
+		pthread_mutex_unlock(&s->lock);
+		pause_poll(since);
+		pthread_mutex_lock(&s->lock);
 		look(s);
-		b = take(s, rounded, asked);
-		if (!b)
-			pause_poll(since);
+		b = cache_take(s, rounded, asked);
 	}
 	if (!b)
 		s->defer.stuck = true;
 	return b;
+}
+
+/* ---- no lock held ---- */
+
+void defer_advance(struct space *s)
+{
+	CUstreamCaptureMode mode;
+	if (capture_live() || !relaxed_begin(&mode))
+		return;
+	pthread_mutex_lock(&s->lock);
+	record(s);
+	look(s);
+	pthread_mutex_unlock(&s->lock);
+	relaxed_end(mode);
 }
 
 struct block *defer_take(struct space *s, size_t rounded, size_t asked)
@@ -291,15 +249,14 @@ struct block *defer_take(struct space *s, size_t rounded, size_t asked)
 	uint32_t low = bins_of_request(rounded), high = bins_of_request(bins_most(rounded));
 	if (!atomic_load_explicit(&s->defer.pending, memory_order_relaxed) || !relaxed_begin(&mode))
 		return NULL;
+	pthread_mutex_lock(&s->lock);
 	look(s);
-	struct block *b = take(s, rounded, asked);
-	if (!b && worth_closing(s, low, high)) {
-		record(s);
-		look(s);
-		b = take(s, rounded, asked);
-	}
+	struct block *b = cache_take(s, rounded, asked);
+	if (!b)
+		b = take_open(s, rounded, asked, low, high);
 	if (!b && worth_waiting(s, low, high))
 		b = wait_for_fit(s, rounded, asked);
+	pthread_mutex_unlock(&s->lock);
 	relaxed_end(mode);
 	return b;
 }
@@ -311,13 +268,18 @@ void defer_drain(struct space *s)
 	if (!s->defer.pending || capture_live() || !relaxed_begin(&mode))
 		return;
 	stats_add(STATS_DEVMEM_DEFERRED_WAITS, 1);
+	pthread_mutex_lock(&s->lock);
+	s->defer.no_spares = true;
 	record(s);
 	look(s);
 	while (s->defer.pending && !s->defer.faulted && !capture_live() && clock_ns() - since < DRAIN_NS) {
+		pthread_mutex_unlock(&s->lock);
 		pause_poll(since);
+		pthread_mutex_lock(&s->lock);
 		record(s); /* another thread may free meanwhile */
 		look(s);
 	}
+	pthread_mutex_unlock(&s->lock);
 	relaxed_end(mode);
 	if (s->defer.faulted)
 		defer_settle(s);
@@ -334,7 +296,7 @@ static struct batch_list detach(struct space *s)
 	if (!s->defer.recording && !s->defer.looking) {
 		all = s->defer.closed;
 		while (s->defer.parked.first)
-			append(&all, remove_first(&s->defer.parked));
+			batch_append(&all, batch_remove_first(&s->defer.parked));
 		s->defer.closed = (struct batch_list){NULL, NULL};
 	}
 	pthread_mutex_unlock(&s->lock);
@@ -353,13 +315,13 @@ CUresult defer_settle(struct space *s)
 	if (alive && r == CUDA_SUCCESS)
 		s->defer.faulted = false;
 	while (all.first) {
-		struct batch *b = remove_first(&all);
+		struct batch *b = batch_remove_first(&all);
 		if (!alive)
 			batch_drop(b);
 		else if (r == CUDA_SUCCESS)
 			cache_batch(s, b);
 		else
-			append(&s->defer.parked, b);
+			batch_append(&s->defer.parked, b);
 	}
 	pthread_mutex_unlock(&s->lock);
 	return r;

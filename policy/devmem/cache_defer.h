@@ -18,26 +18,10 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "fence.h"
+#include "cache_batch.h"
 
 struct space;
 struct block;
-
-#define BATCH_BLOCKS 64
-#define BATCH_BYTES ((size_t)64 << 20)
-
-struct batch {
-	struct batch *next;
-	unsigned n;
-	size_t bytes;
-	uint32_t bin[BATCH_BLOCKS]; /* the blocks' bins, close together for a quick look */
-	struct block *block[BATCH_BLOCKS];
-	struct fence fence;
-};
-
-struct batch_list {
-	struct batch *first, *last;
-};
 
 /* Guarded by the space's lock, but `pending`. */
 struct defer {
@@ -47,6 +31,10 @@ struct defer {
 	bool recording, looking;  /* a thread does, without the lock: it alone touches the first one */
 	_Atomic bool faulted;     /* written under the lock */
 	_Atomic bool stuck;       /* an allocation has waited in vain, and nothing has passed since */
+	bool no_spares;           /* the driver has run out of memory: no block beyond what is needed */
+	uint32_t wanted;          /* the bin that the open batch was closed for last, */
+	unsigned streak;          /* and how often in a row */
+	struct batch *emptied;    /* for the next open batch; NULL: none */
 	_Atomic size_t pending;   /* bytes in all of them; written under the lock, read relaxed */
 };
 
@@ -56,8 +44,6 @@ bool defer_put(struct space *s, struct block *b);
 bool defer_due(const struct space *s);
 /* Lock held, the context is gone: forgets all without a driver call. */
 void defer_forget(struct space *s, bool left);
-
-void defer_fork_child(void);
 
 /* ---- no lock held, the space is held ---- */
 

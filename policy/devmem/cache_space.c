@@ -336,5 +336,5 @@ void space_fork_child(void)
 		pthread_mutex_init(&spaces[i].lock, NULL);
 		atomic_store(&spaces[i].users, 0);
 	}
-	defer_fork_child();
+	batch_fork_child();
 }
