@@ -153,22 +153,6 @@ static void a_warm_program_allocates_without_the_driver(void **state)
 		assert_in_range(real_allocs() - allocs, 0, 32);
 }
 
-/* One block again and again: a few take turns, so that an event serves several frees. */
-static void a_single_block_does_not_cost_an_event_each_time(void **state)
-{
-	(void)state;
-	for (int i = 0; i < 400; i++)
-		device_free(device_new(64 * KIB));
-	uint64_t allocs = real_allocs(), before = records();
-	for (int i = 0; i < 400; i++)
-		device_free(device_new(64 * KIB));
-	if (sim.calls) {
-		assert_in_range(real_allocs() - allocs, 0, 4);
-		assert_in_range(records() - before, 1, 200);
-	}
-	assert_in_range(kept_in_all(), 64 * KIB, 32 * 64 * KIB);
-}
-
 /* ---- captures ---- */
 
 static void frees_are_parked_while_a_capture_is_live(void **state)
@@ -375,7 +359,6 @@ int main(void)
 		CASE(memory_comes_back_when_the_stream_has_passed),
 		CASE(frees_are_batched),
 		CASE(a_warm_program_allocates_without_the_driver),
-		CASE(a_single_block_does_not_cost_an_event_each_time),
 		CASE(frees_are_parked_while_a_capture_is_live),
 		CASE(an_allocation_waits_for_freed_memory),
 		CASE(more_than_may_be_kept_holds_allocations_back),
