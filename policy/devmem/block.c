@@ -3,6 +3,7 @@
 #include "block.h"
 
 #include <pthread.h>
+#include <sys/mman.h>
 #include <stdlib.h>
 
 #include "cache_space.h"
@@ -26,6 +27,9 @@ static struct shard {
 	pthread_mutex_t lock; /* guards `blocks` and the handles in it; nothing else is taken under it */
 	struct block *blocks;
 } __attribute__((aligned(64))) shards[SHARDS] = {[0 ... SHARDS - 1] = {.lock = PTHREAD_MUTEX_INITIALIZER}};
+
+/* Bytes of each device's blocks in the table. Relaxed: a figure, not an order. */
+static size_t device_bytes[SPACE_DEVICES];
 
 static struct {
 	pthread_mutex_t lock;
@@ -79,6 +83,18 @@ void block_drop(struct block *b)
 
 /* ---- the table ---- */
 
+/* The block has come into the table or left it. */
+static void account(const struct block *b, bool in)
+{
+	__atomic_fetch_add(&device_bytes[b->space->device], in ? b->size : -b->size, __ATOMIC_RELAXED);
+}
+
+size_t block_bytes(int device)
+{
+	return device >= 0 && device < SPACE_DEVICES ? __atomic_load_n(&device_bytes[device], __ATOMIC_RELAXED)
+												 : 0;
+}
+
 bool block_insert(struct block *b)
 {
 	struct shard *shard = shard_of(b->base);
@@ -87,10 +103,13 @@ bool block_insert(struct block *b)
 	HASH_FIND(hh, shard->blocks, &b->base, sizeof(b->base), old);
 	if (old) {
 		HASH_DEL(shard->blocks, old);
+		account(old, false);
 		__atomic_fetch_or(&old->flags, BLOCK_STALE, __ATOMIC_RELAXED);
 	}
 	HASH_ADD(hh, shard->blocks, base, sizeof(b->base), b);
 	HASH_FIND(hh, shard->blocks, &b->base, sizeof(b->base), added);
+	if (added == b)
+		account(b, true);
 	pthread_mutex_unlock(&shard->lock);
 	return added == b;
 }
@@ -101,8 +120,10 @@ void block_remove(struct block *b)
 	struct block *there;
 	pthread_mutex_lock(&shard->lock);
 	HASH_FIND(hh, shard->blocks, &b->base, sizeof(b->base), there);
-	if (there == b)
+	if (there == b) {
 		HASH_DEL(shard->blocks, b);
+		account(b, false);
+	}
 	pthread_mutex_unlock(&shard->lock);
 }
 
@@ -132,6 +153,7 @@ bool block_look(CUdeviceptr base, struct block_view *out)
 			.flags = __atomic_load_n(&b->flags, __ATOMIC_RELAXED),
 			.buffer_id = __atomic_load_n(&b->buffer_id, __ATOMIC_RELAXED),
 			.ctx = atomic_load_explicit(&s->ctx, memory_order_relaxed),
+			.device = s->device,
 		};
 	pthread_mutex_unlock(&s->lock);
 	return same;
@@ -161,6 +183,7 @@ void block_forget(const struct space *space)
 			if (b->space != space)
 				continue;
 			HASH_DEL(shard->blocks, b);
+			account(b, false);
 			block_drop(b);
 		}
 		pthread_mutex_unlock(&shard->lock);
@@ -176,6 +199,58 @@ size_t block_count(void)
 		pthread_mutex_unlock(&shards[i].lock);
 	}
 	return n;
+}
+
+/* ---- reports ---- */
+
+struct addresses {
+	CUdeviceptr *base;
+	size_t n, room;
+};
+
+/* The addresses in one shard: what a block holds is read under its space's lock, which comes
+ * before the table's. */
+static struct addresses addresses_in(struct shard *shard)
+{
+	struct addresses a = {NULL, 0, 0};
+	struct block *b, *next;
+	pthread_mutex_lock(&shard->lock);
+	a.room = HASH_COUNT(shard->blocks);
+	if (a.room)
+		a.base =
+			mmap(NULL, a.room * sizeof(*a.base), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	if (a.base != MAP_FAILED)
+		HASH_ITER (hh, shard->blocks, b, next)
+			a.base[a.n++] = b->base;
+	pthread_mutex_unlock(&shard->lock);
+	return a;
+}
+
+static void census_add(struct block_census *out, const struct block_view *v)
+{
+	if (v->state == BLOCK_LIVE) {
+		out->live++;
+		out->live_bytes += v->asked;
+		if (v->asked > out->largest)
+			out->largest = v->asked;
+	} else {
+		out->kept++;
+		out->kept_bytes += v->size;
+	}
+}
+
+void block_census(int device, struct block_census *out)
+{
+	struct block_view view;
+	*out = (struct block_census){0};
+	for (unsigned i = 0; i < SHARDS; i++) {
+		struct addresses a = addresses_in(&shards[i]);
+		for (size_t k = 0; k < a.n; k++)
+			if (block_look(a.base[k], &view) && view.device == device)
+				census_add(out, &view);
+		if (a.n)
+			munmap(a.base, a.room * sizeof(*a.base));
+	}
 }
 
 /* The child takes no call: only the locks must be usable, should anything come by. */

@@ -59,6 +59,7 @@ struct block_view {
 	unsigned flags;
 	unsigned long long buffer_id;
 	CUcontext ctx;
+	int device;
 };
 
 /* Takes a block from the table's store, not in the table yet; NULL: no memory. Any thread. */
@@ -79,6 +80,16 @@ bool block_flag(CUdeviceptr base, unsigned flags);
 void block_forget(const struct space *space);
 /* Blocks in the table. */
 size_t block_count(void);
+/* Bytes that the driver gave for the blocks of a device in the table; relaxed. */
+size_t block_bytes(int device);
+
+struct block_census {
+	size_t live, live_bytes; /* the program's, as it asked for them */
+	size_t largest;
+	size_t kept, kept_bytes; /* freed by the program, not by the driver */
+};
+/* Looks at every block of a device: for reports. Takes the table's locks, one after another. */
+void block_census(int device, struct block_census *out);
 void block_fork_child(void);
 
 #endif

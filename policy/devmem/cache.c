@@ -8,6 +8,7 @@
 #include "clock.h"
 #include "devmem.h"
 #include "keeper.h"
+#include "oom.h"
 #include "calls.h"
 #include "stats.h"
 #include "stream.h"
@@ -104,6 +105,7 @@ static CUresult alloc_real(struct space *s, CUdeviceptr *ptr, size_t rounded, si
 	if (r != CUDA_SUCCESS)
 		return r;
 	track(s, base, size, bytes);
+	oom_watch(s->device);
 	*ptr = base;
 	return r;
 }
@@ -144,6 +146,8 @@ static CUresult alloc_miss(struct space *s, CUdeviceptr *ptr, size_t rounded, si
 		drain_device(s->device);
 		r = give_back(s, ptr, rounded, bytes, SIZE_MAX);
 	}
+	if (r == CUDA_ERROR_OUT_OF_MEMORY)
+		oom_report(s->device, bytes);
 	return r;
 }
 

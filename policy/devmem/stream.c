@@ -11,6 +11,7 @@
 #include "devmem.h"
 #include "log.h"
 #include "pool.h"
+#include "sites.h"
 #include "calls.h"
 #include "stats.h"
 #include "stream_table.h"
@@ -136,6 +137,7 @@ bool devmem_alloc_async(CUdeviceptr *ptr, size_t bytes, CUmemoryPool pool, CUstr
 	bool taken = e && alloc(e, bytes, &va) == HEAP_OK;
 	stats_add(taken ? STATS_DEVMEM_STREAM_SERVED : STATS_DEVMEM_STREAM_PASS, 1);
 	if (taken) {
+		sites_alloc(va, bytes);
 		*ptr = va;
 		*status = CUDA_SUCCESS;
 	}
@@ -196,6 +198,7 @@ static bool forget(CUdeviceptr ptr)
 bool devmem_free_async(CUdeviceptr ptr, CUstream stream, bool per_thread, CUresult *status)
 {
 	int saved = errno;
+	sites_free(ptr);
 	bool taken = ptr && (serving() ? free_async(ptr, stream, per_thread) : forget(ptr));
 	if (taken)
 		*status = CUDA_SUCCESS;
@@ -303,6 +306,16 @@ size_t stream_free_bytes(int device)
 		return 0;
 	heap_usage(heap_of(dev), &usage);
 	return usage.reserved > usage.live ? usage.reserved - usage.live : 0;
+}
+
+size_t stream_held_bytes(int device)
+{
+	struct stream_device *dev = stream_device_at(device);
+	struct heap_usage usage;
+	if (!dev)
+		return 0;
+	heap_usage(heap_of(dev), &usage);
+	return usage.reserved;
 }
 
 size_t stream_release(int device)

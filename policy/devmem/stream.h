@@ -38,6 +38,9 @@ bool stream_find(CUdeviceptr va, CUdeviceptr *base, size_t *bytes);
 /* Physical bytes that the heap of `device` holds and the program does not use. */
 size_t stream_free_bytes(int device);
 
+/* Physical bytes that the heap of `device` holds. */
+size_t stream_held_bytes(int device);
+
 /* Gives what is unused back to the driver, where its last use has passed; returns bytes. For the
  * out-of-memory ladder of others. */
 size_t stream_release(int device);
