@@ -174,10 +174,16 @@ if ! "$turbo" replay empty.trace --mode bare >/dev/null 2>err && grep -q 'no CUD
 fi
 
 # ---- traces that come with the sources ----
-for trace in "$root"/tests/traces/*.trace "$root"/tests/traces/*.trace.gz; do
-	[ -f "$trace" ] || continue
+for trace in "$root"/tests/traces/*.trace; do
 	read -r ops peak left < <(facts "$trace")
 	is "$(basename "$trace")" 0 "$(status "$turbo" replay "$trace" --sim --mode bare --json)"
 	is "its facts" "[$ops, $peak, 0]" "$(json '[j[0][k] for k in ("ops", "peak_live", "oom")]')"
+done
+for shape in varlen growing moe checkpoint streams oneshot; do
+	if "$turbo" replay --generate $shape | cmp - <(gzip -dc "$root/tests/traces/generated-$shape.trace.gz"); then
+		ok "$shape: as it comes with the sources"
+	else
+		fail "$shape: another trace than the one in tests/traces"
+	fi
 done
 finish
