@@ -272,13 +272,14 @@ $(SIM_DIR)/libsimrt.a: $(SIM_RT_O)
 # ---- test, demo and benchmark programs ----------------------------------------------
 
 # A program asks for libraries in its first line: `LINK: cuda` for libcuda.so.1 (linked with
-# the simulator's), `LINK: simrt` for the tiny runtime. cmocka is there for all but the GPU
+# the simulator's), `LINK: simrt` for the tiny runtime, `LINK: turbo` for the library's objects. cmocka is there for all but the GPU
 # programs and the tools, which must build where only a compiler is.
 MAIN = $(firstword $(SOURCES))
 CMOCKA := -Wl,--as-needed -lcmocka -Wl,--no-as-needed
 first_line = sed -n '1{/LINK:.*$(1)/s|.*|$(2)|p}' $(MAIN)
 link_cuda = $$($(call first_line,cuda,-L$(SIM_DIR) -lcuda))
 link_simrt = $$($(call first_line,simrt,$(SIM_DIR)/libsimrt.a))
+link_turbo = $$($(call first_line,turbo,$(ARCHIVE)))
 link_cmocka = $(if $(filter tests/gpu/% tools/%,$(MAIN)),,$(CMOCKA))
 
 define program
@@ -308,11 +309,12 @@ $(SIM_TESTS): $(SIM)
 	$(Q)$(CC) -pthread $(SAN_FLAGS) -o $@ $(filter %.o,$^) $(COMMON) $(filter %.a,$(SIM)) \
 		-L$(SIM_DIR) -lcuda $(link_cmocka) $(LDLIBS)
 
+$(BUILD)/bench/bench_heap: $(ARCHIVE)
 $(PRELOAD_PROGS) $(GPU_PROGS) $(DEMO_PROGS) $(BENCH_PROGS): $(SIM)
 	$(call say,LD,$@)
 	@mkdir -p $(@D)
 	$(Q)$(CC) -pthread $(SAN_FLAGS) -o $@ $(filter %.o,$^) $(COMMON) \
-		$(link_simrt) $(link_cuda) $(link_cmocka) $(LDLIBS)
+		$(link_turbo) $(link_simrt) $(link_cuda) $(link_cmocka) $(LDLIBS)
 
 # ---- tests --------------------------------------------------------------------------
 

@@ -44,7 +44,7 @@ static void free_host(struct heap *heap)
 {
 	for (unsigned i = 0; i < SPACES; i++)
 		space_close(heap, i);
-	record_free_all(heap);
+	host_free_all(heap);
 	pthread_mutex_destroy(&heap->lock);
 	pthread_mutex_destroy(&heap->grow);
 	free(heap);

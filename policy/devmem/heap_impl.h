@@ -42,13 +42,15 @@ struct block {
 	size_t bytes;              /* [lock]; fixed while used */
 	struct block *prev, *next; /* [lock] neighbours by address */
 	struct block *fprev, *chain; /* [lock] class list of an index; [stream.lock] chain of a bin; claims */
-	struct heap_stream *owner;   /* [lock] whose order the last use was in; NULL: it is over for all */
-	uint64_t epoch;              /* [lock] heap.epoch when it was freed */
-	struct view *view;           /* [lock] */
 	uint8_t kind, space;         /* [lock] */
-	_Atomic uint64_t id;         /* given when it is first asked for by heap_look(); 0: not yet */
-	_Atomic size_t asked;        /* what the program asked for; written before the key is LIVE */
-};
+	/* The next cache line. */
+	struct heap_stream *owner
+		__attribute__((aligned(64))); /* [lock] whose order the last use was in; NULL: it is over for all */
+	uint64_t epoch;                   /* [lock] heap.epoch when it was freed */
+	struct view *view;                /* [lock] */
+	_Atomic size_t asked;             /* what the program asked for; written before the key is LIVE */
+	_Atomic uint64_t id;              /* given when it is first asked for by heap_look(); 0: not yet */
+} __attribute__((aligned(128)));
 
 /* Segregated fits: one list for each 16th of a power of two. [lock] */
 #define INDEX_LOW 9 /* log2(HEAP_UNIT) */
@@ -183,15 +185,17 @@ struct heap {
 	size_t chunks;
 	struct block *spare; /* records; chained by `chain` */
 	size_t spares;
-	struct slab *slabs;
+	struct region *regions;
 };
 
-/* ---- heap_record.c: records of blocks. [lock] ---- */
+/* ---- heap_record.c: host memory. [lock] ---- */
 /* False: no host memory. After it, `n` calls of record_get() succeed. */
 bool record_reserve(struct heap *heap, size_t n);
 struct block *record_get(struct heap *heap);
 void record_put(struct heap *heap, struct block *b);
-void record_free_all(struct heap *heap);
+/* Cleared memory that lives as long as the heap; NULL: none. */
+void *host_get(struct heap *heap, size_t bytes);
+void host_free_all(struct heap *heap);
 
 /* ---- heap_index.c. [lock] ---- */
 void index_add(struct index *x, struct block *b);

@@ -35,9 +35,6 @@ void space_close(struct heap *heap, unsigned number)
 	struct space *s = &heap->space[number];
 	if (s->bytes && !atomic_load_explicit(&heap->dead, memory_order_relaxed))
 		CALL(heap, unreserve, s->base, s->bytes);
-	if (s->leaf && number == SPACE_SMALL)
-		for (size_t i = 0; i < s->bytes / heap->to.grain; i++)
-			free(atomic_load_explicit(&s->leaf[i], memory_order_relaxed));
 	free(s->leaf);
 	free(s->flat);
 	free(s->chunk);
@@ -52,10 +49,10 @@ bool space_leaves(struct heap *heap, unsigned number, uint64_t va, size_t bytes)
 	for (size_t i = (va - s->base) / grain; i < (va - s->base + bytes) / grain; i++) {
 		if (atomic_load_explicit(&s->leaf[i], memory_order_relaxed))
 			continue;
-		block_slot *leaf = calloc(grain / HEAP_UNIT, sizeof(*leaf));
+		block_slot *leaf = host_get(heap, grain / HEAP_UNIT * sizeof(*leaf));
 		if (!leaf)
 			return false;
-		/* Whoever looks a block up without the lock must see the entries that calloc cleared. */
+		/* Whoever looks a block up without the lock must see cleared entries. */
 		atomic_store_explicit(&s->leaf[i], leaf, memory_order_release);
 	}
 	return true;
