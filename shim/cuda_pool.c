@@ -42,36 +42,44 @@ static bool alloc(CUdeviceptr *ptr, size_t bytes, CUmemoryPool pool, CUstream st
 	return taken;
 }
 
-#define ALLOC(symbol, per_thread)                                                           \
-	TURBO_EXPORT CUresult symbol(CUdeviceptr *ptr, size_t bytes, CUstream stream)           \
+/* The real call has found no memory: true, what the heap does not use was given back. */
+static bool made_room(CUresult status, CUmemoryPool pool, CUstream stream, bool per_thread)
+{
+	bool made;
+
+	if (status != CUDA_ERROR_OUT_OF_MEMORY || !told())
+		return false;
+	guard_enter();
+	made = stream_make_room(pool, stream, per_thread);
+	guard_leave();
+	return made;
+}
+
+/* `pool` NULL in the first form; in the second no pool is an error, which the driver says. */
+#define ALLOC(symbol, params, args, pool, offer, per_thread)                                \
+	TURBO_EXPORT CUresult symbol params                                                     \
 	{                                                                                       \
 		CUresult status;                                                                    \
 		stats_call(HOOK_##symbol);                                                          \
-		if (!alloc(ptr, bytes, NULL, stream, per_thread, &status))                          \
-			status = REAL(symbol)(ptr, bytes, stream);                                      \
+		if (!(offer) || !alloc(ptr, bytes, pool, stream, per_thread, &status)) {            \
+			status = REAL_GET(symbol) args;                                                 \
+			if (made_room(status, pool, stream, per_thread))                                \
+				status = REAL_GET(symbol) args;                                             \
+		}                                                                                   \
 		TELL_TRACE(status == CUDA_SUCCESS,                                                  \
 				   devmem_trace_allocated(*ptr, bytes, traced_stream(stream, per_thread))); \
 		return status;                                                                      \
 	}
 
-ALLOC(cuMemAllocAsync, false)
-ALLOC(cuMemAllocAsync_ptsz, true)
+#define CURRENT_PARAMS (CUdeviceptr * ptr, size_t bytes, CUstream stream)
+#define CURRENT_ARGS (ptr, bytes, stream)
+#define POOL_PARAMS (CUdeviceptr * ptr, size_t bytes, CUmemoryPool pool, CUstream stream)
+#define POOL_ARGS (ptr, bytes, pool, stream)
 
-/* No pool is an error, which the driver says. */
-#define ALLOC_FROM(symbol, per_thread)                                                               \
-	TURBO_EXPORT CUresult symbol(CUdeviceptr *ptr, size_t bytes, CUmemoryPool pool, CUstream stream) \
-	{                                                                                                \
-		CUresult status;                                                                             \
-		stats_call(HOOK_##symbol);                                                                   \
-		if (!pool || !alloc(ptr, bytes, pool, stream, per_thread, &status))                          \
-			status = REAL(symbol)(ptr, bytes, pool, stream);                                         \
-		TELL_TRACE(status == CUDA_SUCCESS,                                                           \
-				   devmem_trace_allocated(*ptr, bytes, traced_stream(stream, per_thread)));          \
-		return status;                                                                               \
-	}
-
-ALLOC_FROM(cuMemAllocFromPoolAsync, false)
-ALLOC_FROM(cuMemAllocFromPoolAsync_ptsz, true)
+ALLOC(cuMemAllocAsync, CURRENT_PARAMS, CURRENT_ARGS, NULL, true, false)
+ALLOC(cuMemAllocAsync_ptsz, CURRENT_PARAMS, CURRENT_ARGS, NULL, true, true)
+ALLOC(cuMemAllocFromPoolAsync, POOL_PARAMS, POOL_ARGS, pool, pool, false)
+ALLOC(cuMemAllocFromPoolAsync_ptsz, POOL_PARAMS, POOL_ARGS, pool, pool, true)
 
 static bool freed(CUdeviceptr ptr, CUstream stream, bool per_thread, CUresult *status)
 {

@@ -233,7 +233,9 @@ static CUresult free_after_wait(struct stream_device *dev, CUdeviceptr ptr)
 	if (REAL(cuCtxGetCurrent)(&now) == CUDA_SUCCESS && (ctx = vmm_context_get(now)))
 		vmm_context_put(ctx); /* it is among those that are waited for */
 	CUresult r = vmm_synchronize(dev->vmm.accesses > 1 ? -1 : dev->ordinal, &waited);
-	if (r != CUDA_SUCCESS)
+	if (r == CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED || r == CUDA_ERROR_STREAM_CAPTURE_ISOLATION)
+		waited = false; /* one that began at this moment */
+	else if (r != CUDA_SUCCESS)
 		return r;
 	if (!waited)
 		return park(ptr) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
@@ -322,6 +324,22 @@ size_t stream_release(int device)
 {
 	struct stream_device *dev = serving() ? stream_device_at(device) : NULL;
 	return dev ? heap_trim(heap_of(dev), 0) : 0;
+}
+
+bool stream_make_room(CUmemoryPool pool, CUstream stream, bool per_thread)
+{
+	int saved = errno;
+	uint64_t key = stream_key(stream, per_thread);
+	struct stream_entry *e = key ? stream_table_find(key, NULL) : NULL;
+	CUdevice current;
+	struct stream_device *dev = pool ? stream_device_known(pool) : NULL;
+	if (!dev && e)
+		dev = e->dev;
+	if (!dev && REAL(cuCtxGetDevice)(&current) == CUDA_SUCCESS)
+		dev = stream_device_at(current);
+	bool made = dev && stream_release(dev->ordinal) > 0;
+	errno = saved;
+	return made;
 }
 
 /* The only context that there is (the current one for NULL), on a device that is served. */

@@ -45,6 +45,10 @@ size_t stream_held_bytes(int device);
  * out-of-memory ladder of others. */
 size_t stream_release(int device);
 
+/* The driver has found no memory for this call, which was not ours: gives back what the heap of its device
+ * does not use. True: something was, and the call may be made again. */
+bool stream_make_room(CUmemoryPool pool, CUstream stream, bool per_thread);
+
 /*
  * Around the program's cuCtxSynchronize (`ctx` NULL: the current context), which has succeeded: what was
  * freed before it is free for every stream after it, and what a pool holds beyond its release
