@@ -127,6 +127,8 @@ static void a_free_that_waits_is_seen(void **state)
 	assert_int_equal(sim_free_waits(), 0);
 	st_gate_close(&gate, busy);
 	assert_int_equal(pthread_create(&freeing, NULL, free_it, (void *)q), 0);
+	while (sim_calls("cuMemFree_v2") < 2)
+		usleep(1000);
 	usleep(20000);
 	assert_int_equal(pthread_create(&opening, NULL, open_gate, &gate), 0);
 	ok(cuStreamWriteValue32_v2(s, (CUdeviceptr)(gate.flag + 8), 1, 0));

@@ -19,7 +19,7 @@
 
 #define PAGE_ORDER 12
 #define ORDERS 48
-#define SPAN (64ull << 30) /* at least; and no less than 32 times the memory */
+#define SPAN (64ull << 30) /* at least; and no less than 8 times the memory */
 #define FILL 0xcd          /* fresh memory, its first bytes */
 #define FILL_MAX (16u << 10)
 #define GIVE_BACK (64u << 10) /* from here on a freed block's pages go */
@@ -94,7 +94,7 @@ struct sim_arena *sim_arena_new(void)
 	if (!a)
 		return NULL;
 	a->span = SPAN;
-	while (a->span < sim_conf.mem_bytes * 32)
+	while (a->span < sim_conf.mem_bytes * 8)
 		a->span *= 2;
 	uint64_t pages = a->span >> PAGE_ORDER;
 	a->fd = memory_file(SIM_ARENA_HEAD + a->span);
