@@ -9,6 +9,7 @@
 #include "sim.h"
 
 #define MIB ((size_t)1 << 20)
+#define CTX_MB 8 /* main() asks for it */
 
 static CUfunction tag_fill, tag_check;
 static uint64_t *wrong;
@@ -297,6 +298,26 @@ static void a_second_free_in_order_is_seen(void **state)
 	sim_reset();
 }
 
+static void a_context_takes_memory(void **state)
+{
+	(void)state;
+	CUcontext ctx;
+	size_t before, during, after, total;
+	uint64_t bytes = sim_live_bytes(0);
+	ok(cuMemGetInfo_v2(&before, &total));
+	ok(cuCtxCreate_v2(&ctx, 0, 0));
+	ok(cuMemGetInfo_v2(&during, &total));
+	assert_int_equal(before - during, CTX_MB * MIB);
+	assert_int_equal(sim_live_bytes(0), bytes + CTX_MB * MIB);
+	ok(cuCtxDestroy_v2(ctx));
+	ok(cuCtxSetCurrent(st_ctx));
+	ok(cuMemGetInfo_v2(&after, &total));
+	assert_int_equal(after, before);
+	CUdeviceptr p = st_device(before - CTX_MB * MIB / 2);
+	fails(cuCtxCreate_v2(&ctx, 0, 0), CUDA_ERROR_OUT_OF_MEMORY);
+	ok(cuMemFree_v2(p));
+}
+
 /* ---- many ---- */
 
 static void many_small_allocations_stay_fast(void **state)
@@ -323,6 +344,7 @@ int main(int argc, char **argv)
 	simtest_only_sim();
 	if (!getenv("SIM_PEER")) { /* it is read when the driver is loaded */
 		setenv("SIM_PEER", "strict", 1);
+		setenv("SIM_CTX_MB", "8", 1);
 		execv("/proc/self/exe", argv);
 		return 1;
 	}
@@ -335,6 +357,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test(out_of_memory_makes_a_stream_wait),
 		cmocka_unit_test(use_after_a_stream_ordered_free_is_seen),
 		cmocka_unit_test(a_second_free_in_order_is_seen),
+		cmocka_unit_test(a_context_takes_memory),
 		cmocka_unit_test(many_small_allocations_stay_fast),
 	};
 	return cmocka_run_group_tests(tests, setup, simtest_teardown);
