@@ -309,6 +309,7 @@ struct plan {
 	struct block *fresh;         /* one of the claims: addresses that must get memory first */
 	bool stitched;               /* the claims are not neighbours */
 	size_t chunk;                /* the largest chunk for the fresh memory */
+	bool stolen;
 };
 bool plan_fit(struct plan *p);  /* one run of neighbouring free blocks */
 bool plan_grow(struct plan *p); /* the cheapest way to more memory, or to stitch. False: no way */

@@ -44,7 +44,7 @@ void mark_forgive(struct heap *heap)
 static void absorb(struct heap *heap, struct heap_stream *s)
 {
 	uint64_t done = s->done > heap->sync_done ? s->done : heap->sync_done;
-	if (s->absorbed >= done)
+	if (s->absorbed >= done && !s->closed)
 		return;
 	s->absorbed = done;
 	for (unsigned space = 0; space < SPACE_HOMES; space++) {

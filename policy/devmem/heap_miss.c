@@ -77,14 +77,34 @@ static int order(struct heap *heap, struct heap_stream *s, struct block *claims)
 	return HEAP_OK;
 }
 
+/* The stream is in order with its claims: they are its own from here on, whatever becomes of the
+ * streams that had them. True: there were such. [lock] */
+static bool adopt(struct heap *heap, struct heap_stream *s, struct block *claims)
+{
+	bool any = false;
+	for (struct block *b = claims; b; b = b->chain) {
+		any |= stolen(s, b);
+		if (b->owner && b->owner != s) {
+			b->owner = s;
+			b->epoch = heap->epoch;
+		}
+	}
+	return any;
+}
+
 /* The order of the claims, then memory for the fresh one. [grow] */
 static int prepare(struct plan *p)
 {
 	struct heap *heap = p->heap;
 	struct block *fresh = p->fresh, **at = &p->claims;
 	int r = order(heap, p->stream, p->claims);
-	if (r || !fresh)
+	if (r)
 		return r;
+	pthread_mutex_lock(&heap->lock);
+	p->stolen = adopt(heap, p->stream, p->claims);
+	pthread_mutex_unlock(&heap->lock);
+	if (!fresh)
+		return HEAP_OK;
 	/* Without memory it is no claim any more, and its record may be somebody else's. */
 	while (*at != fresh)
 		at = &(*at)->chain;
@@ -131,14 +151,6 @@ static struct block *join(struct heap *heap, struct block *b)
 	return b;
 }
 
-static bool any_stolen(const struct plan *p)
-{
-	for (const struct block *b = p->claims; b; b = b->chain)
-		if (stolen(p->stream, b))
-			return true;
-	return false;
-}
-
 /* A plan becomes a block or is undone. [grow] */
 static int carry_out(struct plan *p, struct block **out)
 {
@@ -148,8 +160,6 @@ static int carry_out(struct plan *p, struct block **out)
 	pthread_mutex_lock(&heap->lock);
 	if (!r && !cut_excess(p))
 		r = HEAP_NO_MEMORY;
-	if (!r)
-		heap->steals += any_stolen(p);
 	if (!r && p->stitched) {
 		pthread_mutex_unlock(&heap->lock);
 		r = view_make(heap, p->claims, &v);
@@ -160,6 +170,7 @@ static int carry_out(struct plan *p, struct block **out)
 			r = HEAP_NO_MEMORY;
 		}
 	}
+	heap->steals += !r && p->stolen;
 	if (r)
 		plan_undo(p);
 	else

@@ -98,39 +98,49 @@ static bool may_use(const struct plan *p, const struct block *b, bool *waits)
 		return false;
 	if (mark_usable(p->heap, p->stream, b->owner, b->epoch))
 		return true;
+	if (!p->wait || !mark_waitable(b->owner))
+		return false;
 	*waits = true;
-	return p->wait && mark_waitable(b->owner);
+	return true;
 }
 
-static void see_none(const struct plan *p, struct runs *r, struct block *none, size_t have)
+/* Could the request grow into `none`, behind a run that ends there? The longer the run, the better. */
+static void see_none(const struct plan *p, struct runs *r, struct block *none)
 {
+	bool waits = false;
+	size_t have = 0;
+	for (const struct block *b = none->prev; b && may_use(p, b, &waits); b = b->prev)
+		have += b->bytes;
 	if (have > p->bytes)
 		have = p->bytes;
-	if (none->bytes >= round_up(p->bytes - have, p->heap->to.grain) && (!r->none || have > r->next_to)) {
+	bool better = !r->none || have > r->next_to || (have == r->next_to && none->va < r->none->va);
+	if (better && none->bytes >= round_up(p->bytes - have, p->heap->to.grain)) {
 		r->none = none;
 		r->next_to = have;
 	}
 }
 
-/* The runs of the large space, and where one of them could grow. */
+/* The runs that begin with a block of this index. */
+static void runs_of(struct plan *p, struct runs *r, const struct index *x)
+{
+	for (struct block *b = index_next(x, NULL, HEAP_UNIT); b && !r->failed; b = index_next(x, b, HEAP_UNIT)) {
+		struct run run = {.lo = b->va, .space = SPACE_LARGE};
+		bool waits = false;
+		if (!may_use(p, b, &waits) || (b->prev && may_use(p, b->prev, &waits)))
+			continue;
+		for (const struct block *n = b; n && may_use(p, n, &run.waits); n = n->next)
+			run.hi = n->va + n->bytes;
+		run_add(p, r, run);
+	}
+}
+
+/* The runs of the large space. By the free blocks, not by address: there may be many more that are used. */
 static void runs_large(struct plan *p, struct runs *r)
 {
-	struct run run = {.space = SPACE_LARGE};
-	for (struct block *b = p->heap->space[SPACE_LARGE].first; b && !r->failed; b = b->next) {
-		bool waits = false, use = may_use(p, b, &waits);
-		if (use) {
-			if (!run.hi)
-				run.lo = b->va;
-			run.hi = b->va + b->bytes;
-			run.waits |= waits;
-		}
-		if (b->kind == BLOCK_NONE)
-			see_none(p, r, b, run.hi ? run.hi - run.lo : 0);
-		if (run.hi && (!use || !b->next)) {
-			run_add(p, r, run);
-			run = (struct run){.space = SPACE_LARGE};
-		}
-	}
+	struct heap *heap = p->heap;
+	runs_of(p, r, &heap->done[SPACE_LARGE]);
+	for (struct heap_stream *s = heap->streams; s; s = s->next)
+		runs_of(p, r, &s->index[SPACE_LARGE]);
 }
 
 /* Whole free chunks of the small space. */
@@ -149,14 +159,19 @@ static void runs_small(struct plan *p, struct runs *r, const struct index *x)
 	}
 }
 
+static bool closer(const struct run *a, const struct run *b)
+{
+	size_t x = a->hi - a->lo, y = b->hi - b->lo;
+	return x != y ? x < y : a->lo < b->lo;
+}
+
 bool plan_fit(struct plan *p)
 {
 	struct runs r = {0};
 	const struct run *best = NULL;
 	runs_large(p, &r);
 	for (size_t i = 0; i < r.count; i++)
-		if (r.run[i].hi - r.run[i].lo >= p->bytes &&
-			(!best || r.run[i].hi - r.run[i].lo < best->hi - best->lo))
+		if (r.run[i].hi - r.run[i].lo >= p->bytes && (!best || closer(&r.run[i], best)))
 			best = &r.run[i];
 	bool ok = best && plan_claim(p, SPACE_LARGE, best->lo, p->bytes);
 	free(r.run);
@@ -273,6 +288,9 @@ bool plan_grow(struct plan *p)
 	struct runs r = {0};
 	size_t grain = heap->to.grain;
 	runs_large(p, &r);
+	struct index *none = &heap->none[SPACE_LARGE];
+	for (struct block *b = index_next(none, NULL, grain); b; b = index_next(none, b, grain))
+		see_none(p, &r, b);
 	for (struct heap_stream *s = heap->streams; s; s = s->next)
 		if (s->index[SPACE_SMALL].bytes >= grain)
 			runs_small(p, &r, &s->index[SPACE_SMALL]);

@@ -20,7 +20,8 @@ void fake_run_to(struct fake *f, struct fake_stream *s, uint32_t at)
 void fake_after(struct fake_stream *s, const uint32_t *after, unsigned stream, uint32_t until)
 {
 	struct fake_wait *w = calloc(1, sizeof(*w)), **at = &s->waits;
-	*w = (struct fake_wait){NULL, s->queued, stream, until};
+	/* A wait is work too: a mark behind it does not pass before it. */
+	*w = (struct fake_wait){NULL, s->queued++, stream, until};
 	while (*at)
 		at = &(*at)->next;
 	*at = w;
