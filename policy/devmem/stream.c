@@ -10,9 +10,11 @@
 #include "debugger.h"
 #include "devmem.h"
 #include "log.h"
+#include "oom.h"
 #include "pool.h"
 #include "sites.h"
 #include "calls.h"
+#include "sites.h"
 #include "stats.h"
 #include "stream_table.h"
 #include "torch_env.h"
@@ -118,9 +120,11 @@ static int alloc(struct stream_entry *e, size_t bytes, uint64_t *va)
 	if (r != HEAP_NO_MEMORY || bytes > e->dev->total)
 		return r;
 	free_parked();
-	if (!give_up_rest(e->dev, bytes))
-		return r;
-	return heap_alloc(e->blocks, bytes, va);
+	if (give_up_rest(e->dev, bytes))
+		r = heap_alloc(e->blocks, bytes, va);
+	if (r == HEAP_NO_MEMORY)
+		oom_report(e->dev->ordinal, bytes);
+	return r;
 }
 
 bool devmem_alloc_async(CUdeviceptr *ptr, size_t bytes, CUmemoryPool pool, CUstream stream, bool per_thread,
@@ -140,6 +144,7 @@ bool devmem_alloc_async(CUdeviceptr *ptr, size_t bytes, CUmemoryPool pool, CUstr
 		sites_alloc(va, bytes);
 		*ptr = va;
 		*status = CUDA_SUCCESS;
+		sites_alloc(va, bytes);
 	}
 	pthread_setcancelstate(cancel, NULL);
 	errno = saved;
@@ -179,6 +184,7 @@ static bool free_async(CUdeviceptr ptr, CUstream stream, bool per_thread)
 	/* The driver allows no node that frees memory from outside; its error is the program's. */
 	if (capture_live() && capture_on(stream, per_thread))
 		return false;
+	sites_free(ptr);
 	uint64_t key = stream_key(stream, per_thread);
 	struct stream_entry *e = key ? stream_table_find(key, NULL) : NULL;
 	if (e && heap_free(heap_of(e->dev), e->blocks, ptr) == HEAP_OK)

@@ -2,6 +2,7 @@
 #include "vmm.h"
 
 #include "calls.h"
+#include "oom.h"
 #include "vmm_calls.h"
 
 bool vmm_driver_complete(void)
@@ -55,6 +56,8 @@ static int chunk_create(void *arg, size_t bytes, uint64_t *handle)
 	CUmemGenericAllocationHandle h = 0;
 	CUresult r = RELAXED(REAL(cuMemCreate)(&h, bytes, &prop, 0));
 	*handle = h;
+	if (r == CUDA_SUCCESS)
+		oom_watch(((struct vmm_device *)arg)->ordinal);
 	return code(r);
 }
 

@@ -92,7 +92,7 @@ void vmm_context_gone(CUcontext handle, int device);
 /* The device of the context when it is the only one that is known; else -1. */
 int vmm_context_only(CUcontext handle);
 /* Waits for the work of every known context of `device` (-1: all); the first error. `waited` false: one
- * could not be made current, and there is no error. */
+ * could not be made current, or a capture is live, and there is no error. */
 CUresult vmm_synchronize(int device, bool *waited);
 
 /* The stream's handle is about to die: nothing uses it when this returns. */

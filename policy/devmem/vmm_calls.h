@@ -4,18 +4,19 @@
 #ifndef TURBO_DEVMEM_VMM_CALLS_H
 #define TURBO_DEVMEM_VMM_CALLS_H
 
+#include "cache_relaxed.h"
 #include "heap.h"
 #include "calls.h"
 
 /* Neither disturbs nor is disturbed by a capture that another thread has or begins. */
-#define RELAXED(call)                                                     \
-	({                                                                    \
-		CUstreamCaptureMode mode_ = CU_STREAM_CAPTURE_MODE_RELAXED;       \
-		bool changed_ = !REAL(cuThreadExchangeStreamCaptureMode)(&mode_); \
-		__typeof__(call) r_ = (call);                                     \
-		if (changed_)                                                     \
-			REAL(cuThreadExchangeStreamCaptureMode)(&mode_);              \
-		r_;                                                               \
+#define RELAXED(call)                          \
+	({                                         \
+		CUstreamCaptureMode mode_;             \
+		bool changed_ = relaxed_begin(&mode_); \
+		__typeof__(call) r_ = (call);          \
+		if (changed_)                          \
+			relaxed_end(mode_);                \
+		r_;                                    \
 	})
 
 /* The five functions about marks. */

@@ -71,12 +71,11 @@ void vmm_context_put(struct vmm_context *ctx)
 
 static bool device_of(CUcontext handle, int *device)
 {
-	CUcontext popped;
 	CUdevice dev = -1;
 	if (REAL(cuCtxPushCurrent_v2)(handle) != CUDA_SUCCESS)
 		return false;
 	bool ok = REAL(cuCtxGetDevice)(&dev) == CUDA_SUCCESS;
-	REAL(cuCtxPopCurrent_v2)(&popped);
+	pop_context();
 	*device = dev;
 	return ok;
 }
@@ -147,15 +146,18 @@ int vmm_context_only(CUcontext handle)
 	return others ? -1 : device;
 }
 
-/* False: it could not be made current. */
+/* False: it could not be made current, or a capture is live. */
 static bool synchronize(CUcontext handle, CUresult *status)
 {
-	CUcontext popped;
 	if (REAL(cuCtxPushCurrent_v2)(handle) != CUDA_SUCCESS)
 		return false;
-	*status = RELAXED(REAL(cuCtxSynchronize)());
-	REAL(cuCtxPopCurrent_v2)(&popped);
-	return true;
+	bool quiet = capture_hold_off();
+	if (quiet) {
+		*status = RELAXED(REAL(cuCtxSynchronize)());
+		capture_let_go();
+	}
+	pop_context();
+	return quiet;
 }
 
 CUresult vmm_synchronize(int device, bool *waited)
@@ -229,12 +231,11 @@ static struct vmm_mark *mark_take(struct vmm_context *ctx)
 	pthread_mutex_unlock(&ctx->lock);
 	if (m)
 		return m;
-	CUcontext popped;
 	m = malloc(sizeof(*m));
 	CUresult r = m ? REAL(cuCtxPushCurrent_v2)(ctx->handle) : CUDA_ERROR_OUT_OF_MEMORY;
 	if (r == CUDA_SUCCESS) {
 		r = REAL(cuEventCreate)(&m->event, CU_EVENT_DISABLE_TIMING);
-		REAL(cuCtxPopCurrent_v2)(&popped);
+		pop_context();
 	}
 	if (r == CUDA_SUCCESS) {
 		m->ctx = ctx;
@@ -264,7 +265,6 @@ static void mark_give(struct vmm_mark *m, bool keep)
 
 static CUresult record(struct vmm_stream *s, CUevent event)
 {
-	CUcontext popped;
 	CUresult r;
 	atomic_fetch_add(&s->users, 1);
 	switch (atomic_load(&s->kind)) {
@@ -273,7 +273,7 @@ static CUresult record(struct vmm_stream *s, CUevent event)
 		r = REAL(cuCtxPushCurrent_v2)(s->ctx->handle);
 		if (r == CUDA_SUCCESS) {
 			r = REAL(cuEventRecord)(event, CU_STREAM_LEGACY);
-			REAL(cuCtxPopCurrent_v2)(&popped);
+			pop_context();
 		}
 		break;
 	default: r = REAL(cuCtxRecordEvent)(s->ctx->handle, event); break;
@@ -295,12 +295,13 @@ static int mark(void *arg, void *stream, void **out)
 		return 0;
 	CUresult r = CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
 	struct vmm_mark *m = NULL;
-	if (!capture_live()) {
+	if (capture_hold_off()) {
 		m = RELAXED(mark_take(s->ctx));
 		r = m ? RELAXED(record(s, m->event)) : CUDA_ERROR_OUT_OF_MEMORY;
-		/* One that began meanwhile may have taken the event: it is not asked anything. */
+		/* One that could not wait so long may have taken the event: it is not asked anything. */
 		if (r == CUDA_SUCCESS && capture_live())
 			r = CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
+		capture_let_go();
 	}
 	if (m && r != CUDA_SUCCESS)
 		mark_give(m, false);
@@ -333,7 +334,8 @@ static int mark_wait(void *arg, void *stream, void *mark)
 		return 0;
 	int kind = atomic_load(&s->kind);
 	CUresult r = CUDA_ERROR_NOT_SUPPORTED;
-	if (capture_live())
+	bool quiet = capture_hold_off();
+	if (!quiet)
 		r = CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
 	else if (kind == VMM_EXPLICIT)
 		r = RELAXED(REAL(cuStreamWaitEvent)(s->handle, m->event, 0));
@@ -341,6 +343,8 @@ static int mark_wait(void *arg, void *stream, void *mark)
 		r = RELAXED(REAL(cuStreamWaitEvent)(CU_STREAM_LEGACY, m->event, 0));
 	else if (s->per_thread)
 		r = RELAXED(REAL(cuStreamWaitEvent)(CU_STREAM_PER_THREAD, m->event, 0));
+	if (quiet)
+		capture_let_go();
 	leave(m->ctx);
 	return (int)r;
 }
