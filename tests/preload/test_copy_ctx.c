@@ -1,4 +1,4 @@
-/* ENV: TURBO_COPY_THREADS=2 TURBO_COPY_MIN_KB=64 TURBO_COPY_RING_MB=4 BARE */
+/* ENV: TURBO_DEVMEM=off TURBO_COPY_THREADS=2 TURBO_COPY_MIN_KB=64 TURBO_COPY_RING_MB=4 BARE */
 /*
  * Contexts that come and go: each gets a ring of its own and gives everything back, and a
  * thousand copies leave nothing behind.

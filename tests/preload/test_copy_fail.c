@@ -1,4 +1,4 @@
-/* ENV: TURBO_COPY_THREADS=2 TURBO_COPY_MIN_KB=64 TURBO_COPY_RING_MB=4 TURBO_LOG=none */
+/* ENV: TURBO_DEVMEM=off TURBO_COPY_THREADS=2 TURBO_COPY_MIN_KB=64 TURBO_COPY_RING_MB=4 TURBO_LOG=none */
 /*
  * Every driver call that the copy policy makes fails once, at each of its turns: the bytes are
  * right all the same, or the program gets the driver's own error for its own call; the next
