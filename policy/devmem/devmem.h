@@ -44,6 +44,10 @@ uint64_t devmem_synchronizing(CUcontext ctx);
 #define DEVMEM_SYNC_NONE UINT64_MAX
 void devmem_synchronized(CUcontext ctx, uint64_t token);
 
+/* The driver has no memory for a call that is its own: gives back what is kept on the device (-1: the
+ * current context's). True: something was, and the call may be made again. */
+bool devmem_make_room(int device);
+
 /* ---- what the driver says about memory that was handed out again (answers.c) ---- */
 
 /* An address that is nobody's: below the lowest one that a system lets anybody map. */

@@ -128,6 +128,20 @@ static void memory_ends(void **state)
 	}
 }
 
+/* A large graph: 160 MiB of memory in a node. */
+static CUresult graph_with_memory(void)
+{
+	CUgraph graph;
+	CUdeviceptr p = 0;
+	OK(cu.cuStreamBeginCapture_v2(s1, CU_STREAM_CAPTURE_MODE_RELAXED));
+	CUresult r = cu.cuMemAllocAsync(&p, 160 * MIB, s1);
+	if (r == CUDA_SUCCESS)
+		OK(cu.cuMemFreeAsync(p, s1));
+	if (cu.cuStreamEndCapture(s1, &graph) == CUDA_SUCCESS)
+		OK(cu.cuGraphDestroy(graph));
+	return r;
+}
+
 /* The heap holds all memory and uses none: the program's other allocations get it. */
 static void cached_memory_is_everybodys(void **state)
 {
@@ -141,6 +155,25 @@ static void cached_memory_is_everybodys(void **state)
 		OK(cu.cuCtxSynchronize());
 		OK(cu.cuMemAlloc_v2(&p, 180 * MIB));
 		OK(cu.cuMemFree_v2(p));
+	}
+	for (unsigned i = 0; i < 3; i++) {
+		CUmemAllocationProp prop = {.type = CU_MEM_ALLOCATION_TYPE_PINNED,
+									.location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = 0}};
+		CUmemGenericAllocationHandle handle;
+		size_t pitch;
+		free_on(s1, alloc_on(s1, 180 * MIB));
+		OK(cu.cuCtxSynchronize());
+		switch (i) {
+		case 0:
+			OK(cu.cuMemCreate(&handle, 180 * MIB, &prop, 0));
+			OK(cu.cuMemRelease(handle));
+			break;
+		case 1:
+			OK(cu.cuMemAllocPitch_v2(&p, &pitch, MIB, 180, 16));
+			OK(cu.cuMemFree_v2(p));
+			break;
+		default: OK(graph_with_memory()); break;
+		}
 	}
 	OK(cu.cuMemPoolSetAttribute(default_pool(0), CU_MEMPOOL_ATTR_RELEASE_THRESHOLD, &none));
 }

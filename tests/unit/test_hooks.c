@@ -84,7 +84,7 @@ static void treatments_that_others_rely_on(void **state)
 		{HOOK_cuMemcpyHtoD, HOOK_HOW_COUNT, "-"},
 		{HOOK_cuStreamEndCapture_ptsz, HOOK_HOW_HOOK, "context"},
 		{HOOK_cuCtxDestroy_v2, HOOK_HOW_HOOK, "context"},
-		{HOOK_cuMemAllocManaged, HOOK_HOW_COUNT, "-"},
+		{HOOK_cuMemAllocPitch, HOOK_HOW_COUNT, "-"},
 		{HOOK_cuStreamIsCapturing, HOOK_HOW_COUNT, "-"},
 		{HOOK_cuGetExportTable, HOOK_HOW_PASS, "-"},
 		{HOOK_cuptiActivityEnable, HOOK_HOW_PASS, "-"},
