@@ -56,9 +56,10 @@ struct heap *heap_create_tuned(const struct heap_backend *backend, size_t device
 	size_t grain = backend->grain;
 	if (grain < MIB || grain & (grain - 1) || !device_bytes || device_bytes >> 44)
 		return NULL;
-	struct heap *heap = calloc(1, sizeof(*heap));
+	struct heap *heap = aligned_alloc(64, round_up(sizeof(*heap), 64));
 	if (!heap)
 		return NULL;
+	memset(heap, 0, sizeof(*heap));
 	heap->to = *backend;
 	heap->epoch = 1;
 	atomic_init(&heap->reuse, HEAP_REUSE_DONE | HEAP_REUSE_WAIT);

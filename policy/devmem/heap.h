@@ -115,8 +115,9 @@ size_t heap_trim(struct heap *heap, size_t keep);
 int heap_access_again(struct heap *heap);
 
 struct heap_usage {
-	/* Bytes that the program holds (rounded up to 512). `live_high` is exact while at most four streams
-	 * are open, else too high by at most 4 MiB or 1/128 of `reserved`, whichever is more. */
+	/* Bytes that the program holds (rounded up to 512). `live_high` is exact while at most six streams are
+	 * open. With more it may count, for each of them, a block of up to 64 MiB that it has just freed,
+	 * and in all 4 MiB or 1/128 of `reserved`, whichever is more. */
 	size_t live, live_high;
 	size_t reserved, reserved_high; /* physical memory */
 	size_t binned;                  /* free blocks kept in front of the heap */

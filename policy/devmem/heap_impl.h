@@ -157,16 +157,22 @@ struct heap_stream {
 struct heap {
 	struct heap_backend to;
 	struct heap_tune tune;
+	/* Read by every hit, hardly ever written. */
 	atomic_bool dead; /* the context is gone */
 	atomic_uint reuse;
-	_Atomic size_t slack;           /* how much a stream may hold as credit: half of it; see heap_use.c */
-	_Atomic size_t live, live_high; /* published: never less than what the program holds */
-	_Atomic uint64_t calls, map_calls;
+	_Atomic size_t slack; /* how much a stream may hold as credit: half of it; see heap_use.c */
+
+	/* Published: never less than what the program holds. A line that hits may write. */
+	_Atomic size_t live __attribute__((aligned(64)));
+	_Atomic size_t live_high;
+
+	_Atomic uint64_t calls __attribute__((aligned(64)));
+	_Atomic uint64_t map_calls;
 
 	pthread_mutex_t grow;
-
 	pthread_mutex_t lock;
-	struct space space[SPACES];
+
+	struct space space[SPACES] __attribute__((aligned(64)));
 	struct index done[SPACE_HOMES]; /* free and over for all streams */
 	struct index none[SPACES];
 	struct heap_stream *streams; /* closed ones too, until their mark has passed */

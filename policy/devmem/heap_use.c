@@ -4,11 +4,13 @@
  * heap.live counts what the program holds and each stream's credit: bytes that a free gave
  * back and the next allocation takes again without touching the shared counter. The high
  * mark is that of heap.live, so it is exact while no credit is left standing, which is so
- * with up to EXACT streams; beyond that all streams together hold at most twice `slack`.
+ * with up to EXACT streams. Beyond, a stream that frees and allocates one block in turn keeps that block's
+ * bytes, if they are not too many, and all streams together twice `slack`.
  */
 #include "heap_impl.h"
 
-#define EXACT 4
+#define EXACT 6
+#define ONE_BLOCK ((size_t)64 << 20)
 #define SLACK_MIN ((size_t)2 << 20)
 
 void use_tune(struct heap *heap)
@@ -44,7 +46,8 @@ void use_less(struct heap *heap, struct heap_stream *s, size_t bytes)
 {
 	size_t slack = atomic_load_explicit(&heap->slack, memory_order_relaxed);
 	s->credit += bytes;
-	if (s->credit > 2 * slack) {
+	size_t limit = slack ? 2 * slack + (bytes < ONE_BLOCK ? bytes : ONE_BLOCK) : 0;
+	if (s->credit > limit) {
 		atomic_fetch_sub_explicit(&heap->live, s->credit - slack, memory_order_relaxed);
 		s->credit = slack;
 	}
@@ -87,13 +90,18 @@ void heap_usage(struct heap *heap, struct heap_usage *out)
 
 void heap_usage_reset_high(struct heap *heap, bool live, bool reserved)
 {
-	struct heap_usage now;
-	heap_usage(heap, &now);
-	if (live)
-		atomic_store_explicit(&heap->live_high, now.live, memory_order_relaxed);
-	if (reserved) {
-		pthread_mutex_lock(&heap->lock);
-		heap->reserved_high = heap->reserved;
-		pthread_mutex_unlock(&heap->lock);
+	pthread_mutex_lock(&heap->lock);
+	/* Credit that is spent later would be a rise that nobody sees. */
+	for (struct heap_stream *s = heap->streams; live && s; s = s->next) {
+		pthread_mutex_lock(&s->lock);
+		atomic_fetch_sub_explicit(&heap->live, s->credit, memory_order_relaxed);
+		s->credit = 0;
+		pthread_mutex_unlock(&s->lock);
 	}
+	if (live)
+		atomic_store_explicit(&heap->live_high, atomic_load_explicit(&heap->live, memory_order_relaxed),
+							  memory_order_relaxed);
+	if (reserved)
+		heap->reserved_high = heap->reserved;
+	pthread_mutex_unlock(&heap->lock);
 }

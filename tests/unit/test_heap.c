@@ -282,6 +282,30 @@ static void usage_follows(void **state)
 	assert_int_equal(usage().reserved_high, usage().reserved);
 }
 
+/* With many streams the most that was held is not exact, but never too low, and right within its bounds. */
+static void many_streams_high(void **state)
+{
+	(void)state;
+	struct heap_stream *s[12];
+	uint64_t va[12];
+	for (int i = 0; i < 12; i++)
+		s[i] = heap_stream_open(heap, fake_stream_open(&fake));
+	for (int round = 0; round < 5; round++) {
+		for (int i = 0; i < 12; i++)
+			assert_int_equal(heap_alloc(s[i], 3 * MIB, &va[i]), HEAP_OK);
+		assert_int_equal(usage().live, 36 * MIB);
+		for (int i = 0; i < 12; i++)
+			assert_int_equal(heap_free(heap, s[i], va[i]), HEAP_OK);
+		assert_int_equal(usage().live, 0);
+		assert_in_range(usage().live_high, 36 * MIB, 40 * MIB);
+	}
+	heap_usage_reset_high(heap, true, false);
+	assert_int_equal(usage().live_high, 0);
+	for (int i = 0; i < 12; i++)
+		heap_stream_close(s[i]);
+	assert_int_equal(usage().live, 0);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -298,6 +322,7 @@ int main(void)
 		CASE(a_closed_streams_view_is_usable),
 		CASE(trim_gives_back_what_is_over),
 		CASE(usage_follows),
+		CASE(many_streams_high),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }
