@@ -2,7 +2,7 @@
  * cache_defer.h - freed blocks that the device may still use (TURBO_DEVMEM=deferred).
  *
  * cuMemFree puts its block into the context's open batch and returns. A batch is closed with a fence
- * when it has BATCH_BLOCKS blocks or BATCH_BYTES, or when an allocation wants one of them; once
+ * when it has BATCH_BLOCKS blocks or a share of what may be kept, or when an allocation wants one of them; once
  * the fence has passed its blocks are cached like any others. While a capture is live batches are
  * parked: no fence is recorded, none is looked at.
  *
