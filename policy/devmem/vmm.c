@@ -52,12 +52,19 @@ static CUmemAllocationProp chunk_prop(const struct vmm_device *dev)
 
 static int chunk_create(void *arg, size_t bytes, uint64_t *handle)
 {
-	CUmemAllocationProp prop = chunk_prop(arg);
+	struct vmm_device *dev = arg;
+	CUmemAllocationProp prop = chunk_prop(dev);
 	CUmemGenericAllocationHandle h = 0;
 	CUresult r = RELAXED(REAL(cuMemCreate)(&h, bytes, &prop, 0));
+	/* A virtual machine may offer what it cannot do. */
+	if (dev->rdma && (r == CUDA_ERROR_NOT_SUPPORTED || r == CUDA_ERROR_INVALID_VALUE)) {
+		dev->rdma = false;
+		prop = chunk_prop(dev);
+		r = RELAXED(REAL(cuMemCreate)(&h, bytes, &prop, 0));
+	}
 	*handle = h;
 	if (r == CUDA_SUCCESS)
-		oom_watch(((struct vmm_device *)arg)->ordinal);
+		oom_watch(dev->ordinal);
 	return code(r);
 }
 
