@@ -15,12 +15,13 @@ LATENCY = ["aged_while_busy", "aged_before_busy", "aged_between_bursts", "free_b
 SERVED = {"cache": [("devmem.cache.hits", 40)], "deferred": [("devmem.cache.hits", 40)],
           "stream": [("devmem.cache.hits", 40), ("devmem.stream.served", 500)]}
 # Answers that may be better than the driver's, by mode: a free that does not wait cannot know of a
-# fault, and need not be refused for the sake of a capture; nor need an allocation that makes no
-# driver call, which then does not invalidate the capture either.
+# fault, and need not be refused for the sake of a capture; nor need an allocation or a free that makes
+# no driver call, which then does not invalidate the capture either.
 MAY = {"deferred": {("sticky_error", "free"), ("free_in_capture", "global.free"), ("free_in_capture", "thread_local.free"),
                     ("capture_in_other_thread", "global.free"), ("capture_in_other_thread", "global.free_refused_then")},
        "stream": {("capture_in_other_thread", "global.alloc_async")} |
-                 {("other_stream_of_capturing_thread", "%s.%s" % (m, what)) for m in ("global", "thread_local") for what in ("alloc", "end")}}
+                 {("other_stream_of_capturing_thread", "%s.%s" % (m, what))
+                  for m in ("global", "thread_local") for what in ("alloc", "free", "end")}}
 SHOWN = 4  # differing answers of a case
 
 
