@@ -165,10 +165,22 @@ static bool closer(const struct run *a, const struct run *b)
 	return x != y ? x < y : a->lo < b->lo;
 }
 
+/* All free memory is the stream's, or all is everybody's: as neighbours of one owner are one block, no
+ * run is longer than what index_fit() has seen. */
+static bool one_owner(const struct heap *heap, const struct heap_stream *own)
+{
+	for (const struct heap_stream *s = heap->streams; s; s = s->next)
+		if (s != own && s->index[SPACE_LARGE].bytes)
+			return false;
+	return !own->index[SPACE_LARGE].bytes || !heap->done[SPACE_LARGE].bytes;
+}
+
 bool plan_fit(struct plan *p)
 {
 	struct runs r = {0};
 	const struct run *best = NULL;
+	if (one_owner(p->heap, p->stream))
+		return false;
 	runs_large(p, &r);
 	for (size_t i = 0; i < r.count; i++)
 		if (r.run[i].hi - r.run[i].lo >= p->bytes && (!best || closer(&r.run[i], best)))
