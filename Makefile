@@ -272,8 +272,8 @@ $(SIM_DIR)/libsimrt.a: $(SIM_RT_O)
 # ---- test, demo and benchmark programs ----------------------------------------------
 
 # A program asks for libraries in its first line: `LINK: cuda` for libcuda.so.1 (linked with
-# the simulator's), `LINK: simrt` for the tiny runtime, `LINK: turbo` for the library's objects. cmocka is there for all but the GPU
-# programs and the tools, which must build where only a compiler is.
+# the simulator's), `LINK: simrt` for the tiny runtime, `LINK: turbo` for the library's objects (those it
+# uses). cmocka is there for all but the GPU programs and the tools, which must build where only a compiler is.
 MAIN = $(firstword $(SOURCES))
 CMOCKA := -Wl,--as-needed -lcmocka -Wl,--no-as-needed
 first_line = sed -n '1{/LINK:.*$(1)/s|.*|$(2)|p}' $(MAIN)
