@@ -44,10 +44,10 @@ TESTS = [
 ]
 
 
-def one(name, test, verbose):
+def one(name, test, verbose, out):
     """Runs a test; returns ("pass" | "fail" | "skip", seconds, details)."""
     started = time.monotonic()
-    details = {"lines": [], "figures": {}}
+    details = {"lines": [], "figures": {}, "out": out}
     try:
         problems = test(details) or []
         word = "fail" if problems else "pass"
@@ -56,6 +56,7 @@ def one(name, test, verbose):
     except Exception as e:  # a broken test is a failed one, and the others still run
         problems, word = ["%s: %s" % (type(e).__name__, e)], "fail"
     seconds = time.monotonic() - started
+    details.pop("out")
     details["problems"] = problems
     print("%s  %s (%.0f s)" % (word.upper(), name, seconds))
     for line in details["lines"]:
@@ -73,7 +74,8 @@ def main():
     p = argparse.ArgumentParser(description="tests on a real GPU")
     p.add_argument("names", nargs="*", metavar="NAME")
     p.add_argument("--list", action="store_true", help="print the names of the tests")
-    p.add_argument("--out", metavar="DIR", help="write results.json and the outputs of the programs there")
+    p.add_argument("--out", metavar="DIR",
+                   help="write check_gpu.json, the outputs of the programs and the recorded traces there")
     p.add_argument("-v", "--verbose", action="store_true", help="show what the programs print")
     a = p.parse_args()
     if a.list:
@@ -97,7 +99,7 @@ def main():
     h.warm_memory(16)
     results, count = {}, {"pass": 0, "fail": 0, "skip": 0}
     for name, test in chosen:
-        word, seconds, details = one(name, test, a.verbose)
+        word, seconds, details = one(name, test, a.verbose, a.out)
         count[word] += 1
         results[name] = {"result": word, "seconds": round(seconds, 1), **details}
     print("%(pass)d passed, %(fail)d failed, %(skip)d skipped" % count)

@@ -76,7 +76,7 @@ class Experts(nn.Module):
 
 def experts():
     model = nn.Sequential(nn.Embedding(VOCABULARY, 768), *[Experts() for _ in range(4)], nn.Linear(768, VOCABULARY))
-    train(10, lambda step: ids(step, 8, 256), model)
+    train(7, lambda step: ids(step, 8, 256), model)
 
 
 def checkpointed():
@@ -162,4 +162,6 @@ if __name__ == "__main__":
         sys.exit("usage: torch_mem_trace.py DIR [NAME...]   (%s)" % " ".join(names))
     common.need_gpu()
     os.makedirs(sys.argv[1], exist_ok=True)
-    common.result(**{p.__name__: record(p, sys.argv[1]) for p in PROGRAMS if not sys.argv[2:] or p.__name__ in sys.argv[2:]})
+    chosen = [p for p in PROGRAMS if not sys.argv[2:] or p.__name__ in sys.argv[2:]]
+    common.result(on="PyTorch %s, %s" % (torch.__version__, torch.cuda.get_device_name()),
+                  **{p.__name__: record(p, sys.argv[1]) for p in chosen})
