@@ -7,6 +7,7 @@
 
 #include "cache.h"
 #include "capture.h"
+#include "clock.h"
 #include "debugger.h"
 #include "devmem.h"
 #include "log.h"
@@ -21,6 +22,7 @@
 #include "vmm_calls.h"
 
 #define PARKED 256
+#define CAPTURE_NS 100000000ull /* an allocation that would fail waits that long for a capture's end */
 
 int stream_state;
 
@@ -114,6 +116,18 @@ static bool give_up_rest(struct stream_device *dev, size_t bytes)
 
 static void free_parked(void);
 
+/* While a capture is live, what other streams freed cannot be had. Those of other threads are short, and nobody
+ * waits for this thread to end its own. */
+static bool capture_ended(void)
+{
+	uint64_t since = clock_ns();
+	if (!capture_live())
+		return false;
+	while (capture_live() && clock_ns() - since < CAPTURE_NS)
+		pause_poll(since);
+	return !capture_live();
+}
+
 static int alloc(struct stream_entry *e, size_t bytes, uint64_t *va)
 {
 	int r = heap_alloc(e->blocks, bytes, va);
@@ -121,6 +135,8 @@ static int alloc(struct stream_entry *e, size_t bytes, uint64_t *va)
 		return r;
 	free_parked();
 	if (give_up_rest(e->dev, bytes))
+		r = heap_alloc(e->blocks, bytes, va);
+	if (r == HEAP_NO_MEMORY && capture_ended())
 		r = heap_alloc(e->blocks, bytes, va);
 	if (r == HEAP_NO_MEMORY)
 		oom_report(e->dev->ordinal, bytes);

@@ -261,7 +261,15 @@ static bool capture(struct actor *a)
 	CUdeviceptr p;
 	TRY(a, cu.cuStreamCreate(&s, CU_STREAM_NON_BLOCKING));
 	TRY(a, cu.cuStreamBeginCapture_v2(s, CU_STREAM_CAPTURE_MODE_RELAXED));
-	TRY(a, cu.cuMemAllocAsync(&p, 4096, s));
+	CUresult r = cu.cuMemAllocAsync(&p, 4096, s);
+	if (r == CUDA_ERROR_OUT_OF_MEMORY) { /* what is in the post counts for nobody */
+		a->refused++;
+		TRY(a, cu.cuStreamEndCapture(s, &graph));
+		TRY(a, cu.cuGraphDestroy(graph));
+		TRY(a, cu.cuStreamDestroy_v2(s));
+		return true;
+	}
+	TRY(a, r);
 	TRY(a, cu.cuMemsetD32Async(p, 1, 1024, s));
 	for (unsigned i = 0; i < 4; i++)
 		if (!a->block[i].p)
