@@ -18,15 +18,10 @@
 #define WINDOW_NS 1000000000ull
 #define SLACK_OF(total) ((total) / 50)
 
-static struct heap *heap_of(struct stream_device *dev)
-{
-	return atomic_load_explicit(&dev->heap, memory_order_acquire);
-}
-
 /* Lock held. The heap's peak moves into the windows' and the program's. */
 static void take_peak(struct stream_device *dev, struct heap_usage *usage)
 {
-	heap_usage(heap_of(dev), usage);
+	heap_usage(stream_device_heap(dev), usage);
 	if (usage->live_high > dev->used_high)
 		dev->used_high = usage->live_high;
 	if (usage->live_high > dev->peak[0])
@@ -38,7 +33,7 @@ static void obey_reuse(struct stream_device *dev)
 	pthread_mutex_lock(&dev->lock);
 	unsigned reuse = (dev->reuse_done ? HEAP_REUSE_DONE : 0u) | (dev->reuse_wait ? HEAP_REUSE_WAIT : 0u);
 	pthread_mutex_unlock(&dev->lock);
-	heap_reuse_set(heap_of(dev), reuse);
+	heap_reuse_set(stream_device_heap(dev), reuse);
 }
 
 static void ask_peers(struct stream_device *dev)
@@ -96,7 +91,7 @@ static void reset_used_high(struct stream_device *dev)
 	struct heap_usage usage;
 	pthread_mutex_lock(&dev->lock);
 	take_peak(dev, &usage);
-	heap_usage_reset_high(heap_of(dev), true, false);
+	heap_usage_reset_high(stream_device_heap(dev), true, false);
 	dev->used_high = usage.live;
 	pthread_mutex_unlock(&dev->lock);
 }
@@ -122,7 +117,7 @@ void pool_set(CUmemoryPool pool, CUmemPool_attribute attribute, const void *valu
 	if (attribute == CU_MEMPOOL_ATTR_USED_MEM_HIGH)
 		reset_used_high(dev);
 	if (attribute == CU_MEMPOOL_ATTR_RESERVED_MEM_HIGH)
-		heap_usage_reset_high(heap_of(dev), false, true);
+		heap_usage_reset_high(stream_device_heap(dev), false, true);
 }
 
 CUresult pool_access(CUmemoryPool pool, const CUmemAccessDesc *desc, size_t count)
@@ -130,7 +125,7 @@ CUresult pool_access(CUmemoryPool pool, const CUmemAccessDesc *desc, size_t coun
 	struct stream_device *dev = stream_device_of_pool(pool);
 	if (!dev || !vmm_device_access(&dev->vmm, desc, count))
 		return CUDA_SUCCESS;
-	int r = heap_access_again(heap_of(dev));
+	int r = heap_access_again(stream_device_heap(dev));
 	return r == HEAP_NO_MEMORY ? CUDA_ERROR_OUT_OF_MEMORY : (CUresult)r;
 }
 
@@ -148,7 +143,7 @@ void pool_current_changed(void)
 
 static size_t trim(struct stream_device *dev, size_t keep)
 {
-	size_t bytes = heap_trim(heap_of(dev), keep);
+	size_t bytes = heap_trim(stream_device_heap(dev), keep);
 	stats_add(STATS_DEVMEM_STREAM_RELEASED, bytes);
 	return bytes;
 }
@@ -160,7 +155,7 @@ size_t pool_trim(CUmemoryPool pool, size_t keep)
 	if (!dev)
 		return keep;
 	trim(dev, keep);
-	heap_usage(heap_of(dev), &usage);
+	heap_usage(stream_device_heap(dev), &usage);
 	return keep > usage.reserved ? keep - usage.reserved : 0;
 }
 
@@ -181,7 +176,7 @@ static size_t keep_bytes(struct stream_device *dev, size_t *reserved)
 		dev->peak[1] = now - dev->window_ns < 2 * WINDOW_NS ? dev->peak[0] : usage.live;
 		dev->peak[0] = usage.live;
 		dev->window_ns = now;
-		heap_usage_reset_high(heap_of(dev), true, false);
+		heap_usage_reset_high(stream_device_heap(dev), true, false);
 	}
 	pthread_mutex_unlock(&dev->lock);
 	*reserved = usage.reserved;

@@ -6,19 +6,16 @@
 #include <pthread.h>
 
 #include "cache.h"
+#include "calls.h"
 #include "capture.h"
 #include "clock.h"
 #include "debugger.h"
 #include "devmem.h"
 #include "log.h"
 #include "oom.h"
-#include "pool.h"
-#include "sites.h"
-#include "calls.h"
 #include "sites.h"
 #include "stats.h"
 #include "stream_table.h"
-#include "torch_env.h"
 #include "vmm_calls.h"
 
 #define PARKED 256
@@ -62,20 +59,6 @@ void stream_fork_child(void)
 static bool serving(void)
 {
 	return __atomic_load_n(&stream_state, __ATOMIC_RELAXED) == STREAM_SERVING;
-}
-
-static struct heap *heap_of(const struct stream_device *dev)
-{
-	return atomic_load_explicit(&dev->heap, memory_order_acquire);
-}
-
-/* The device whose heap has a live block around `va`. */
-static struct stream_device *owner_of(CUdeviceptr va, uint64_t *base, size_t *bytes)
-{
-	STREAM_EACH_DEVICE(dev)
-	if (heap_owns(heap_of(dev), va) && heap_find(heap_of(dev), va, base, bytes))
-		return dev;
-	return NULL;
 }
 
 /* ---- allocation ---- */
@@ -175,8 +158,8 @@ static bool free_waited(struct stream_device *dev, CUdeviceptr ptr, CUstream str
 	CUresult r = per_thread ? RELAXED(REAL(cuStreamSynchronize_ptsz)(stream))
 							: RELAXED(REAL(cuStreamSynchronize)(stream));
 	return r == CUDA_SUCCESS &&
-		   heap_free(heap_of(dev), atomic_load_explicit(&dev->waited_blocks, memory_order_acquire), ptr) ==
-			   HEAP_OK;
+		   heap_free(stream_device_heap(dev), atomic_load_explicit(&dev->waited_blocks, memory_order_acquire),
+					 ptr) == HEAP_OK;
 }
 
 /* No entry of the stream's own device knows the block. */
@@ -184,7 +167,7 @@ static bool free_elsewhere(CUdeviceptr ptr, uint64_t key, CUstream stream, bool 
 {
 	uint64_t base;
 	size_t bytes;
-	struct stream_device *dev = owner_of(ptr, &base, &bytes);
+	struct stream_device *dev = stream_device_owner(ptr, &base, &bytes);
 	if (!dev || base != ptr || !key)
 		return false;
 	struct stream_entry *e = stream_table_find(key, dev);
@@ -192,7 +175,7 @@ static bool free_elsewhere(CUdeviceptr ptr, uint64_t key, CUstream stream, bool 
 		e = stream_table_open(key, stream, per_thread, dev);
 	if (!e)
 		return free_waited(dev, ptr, stream, per_thread);
-	return heap_free(heap_of(dev), e->blocks, ptr) == HEAP_OK;
+	return heap_free(stream_device_heap(dev), e->blocks, ptr) == HEAP_OK;
 }
 
 static bool free_async(CUdeviceptr ptr, CUstream stream, bool per_thread)
@@ -203,7 +186,7 @@ static bool free_async(CUdeviceptr ptr, CUstream stream, bool per_thread)
 	sites_free(ptr);
 	uint64_t key = stream_key(stream, per_thread);
 	struct stream_entry *e = key ? stream_table_find(key, NULL) : NULL;
-	if (e && heap_free(heap_of(e->dev), e->blocks, ptr) == HEAP_OK)
+	if (e && heap_free(stream_device_heap(e->dev), e->blocks, ptr) == HEAP_OK)
 		return true;
 	return free_elsewhere(ptr, key, stream, per_thread);
 }
@@ -214,7 +197,7 @@ static bool forget(CUdeviceptr ptr)
 	uint64_t base;
 	size_t bytes;
 	return __atomic_load_n(&stream_state, __ATOMIC_RELAXED) == STREAM_STOPPED &&
-		   owner_of(ptr, &base, &bytes) && base == ptr;
+		   stream_device_owner(ptr, &base, &bytes) && base == ptr;
 }
 
 bool devmem_free_async(CUdeviceptr ptr, CUstream stream, bool per_thread, CUresult *status)
@@ -261,7 +244,7 @@ static CUresult free_after_wait(struct stream_device *dev, CUdeviceptr ptr)
 		return r;
 	if (!waited)
 		return park(ptr) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
-	heap_free(heap_of(dev), atomic_load_explicit(&dev->waited_blocks, memory_order_acquire), ptr);
+	heap_free(stream_device_heap(dev), atomic_load_explicit(&dev->waited_blocks, memory_order_acquire), ptr);
 	return CUDA_SUCCESS;
 }
 
@@ -279,7 +262,7 @@ static void free_parked(void)
 	atomic_store_explicit(&parked.n, 0, memory_order_relaxed);
 	pthread_mutex_unlock(&parked.lock);
 	for (unsigned i = 0; i < n; i++) {
-		struct stream_device *dev = owner_of(list[i], &base, &bytes);
+		struct stream_device *dev = stream_device_owner(list[i], &base, &bytes);
 		if (dev)
 			free_after_wait(dev, list[i]);
 	}
@@ -294,7 +277,7 @@ bool stream_free_sync(CUdeviceptr ptr, CUresult *status)
 		*status = CUDA_SUCCESS;
 		return forget(ptr);
 	}
-	struct stream_device *dev = owner_of(ptr, &base, &bytes);
+	struct stream_device *dev = stream_device_owner(ptr, &base, &bytes);
 	bool taken = dev && base == ptr;
 	if (taken && capture_live()) {
 		taken = park(ptr);
@@ -305,134 +288,4 @@ bool stream_free_sync(CUdeviceptr ptr, CUresult *status)
 	}
 	errno = saved;
 	return taken;
-}
-
-/* ---- what others ask and tell ---- */
-
-bool stream_find(CUdeviceptr va, CUdeviceptr *base, size_t *bytes)
-{
-	uint64_t at;
-	size_t n;
-	if (!owner_of(va, &at, &n))
-		return false;
-	if (base)
-		*base = at;
-	if (bytes)
-		*bytes = n;
-	return true;
-}
-
-size_t stream_free_bytes(int device)
-{
-	struct stream_device *dev = stream_device_at(device);
-	struct heap_usage usage;
-	if (!dev)
-		return 0;
-	heap_usage(heap_of(dev), &usage);
-	return usage.reserved > usage.live ? usage.reserved - usage.live : 0;
-}
-
-size_t stream_held_bytes(int device)
-{
-	struct stream_device *dev = stream_device_at(device);
-	struct heap_usage usage;
-	if (!dev)
-		return 0;
-	heap_usage(heap_of(dev), &usage);
-	return usage.reserved;
-}
-
-size_t stream_release(int device)
-{
-	struct stream_device *dev = serving() ? stream_device_at(device) : NULL;
-	return dev ? heap_trim(heap_of(dev), 0) : 0;
-}
-
-bool stream_make_room(CUmemoryPool pool, CUstream stream, bool per_thread)
-{
-	int saved = errno;
-	uint64_t key = stream_key(stream, per_thread);
-	struct stream_entry *e = key ? stream_table_find(key, NULL) : NULL;
-	CUdevice current;
-	struct stream_device *dev = pool ? stream_device_known(pool) : NULL;
-	if (!dev && e)
-		dev = e->dev;
-	if (!dev && REAL(cuCtxGetDevice)(&current) == CUDA_SUCCESS)
-		dev = stream_device_at(current);
-	bool made = dev && stream_release(dev->ordinal) > 0;
-	errno = saved;
-	return made;
-}
-
-bool devmem_make_room(int device)
-{
-	int saved = errno, cancel;
-	size_t given = 0;
-	CUdevice current;
-	pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &cancel);
-	if (device < 0 && REAL(cuCtxGetDevice)(&current) == CUDA_SUCCESS)
-		device = current;
-	/* A real cuMemFree would break a capture. */
-	if (device >= 0 && !capture_live())
-		given = cache_release(NULL, device, SIZE_MAX, RELEASE_PRESSURE);
-	if (device >= 0)
-		given += stream_release(device);
-	pthread_setcancelstate(cancel, NULL);
-	errno = saved;
-	return given > 0;
-}
-
-/* The only context that there is (the current one for NULL), on a device that is served. */
-static struct stream_device *only_device(CUcontext ctx)
-{
-	if (!ctx && REAL(cuCtxGetCurrent)(&ctx) != CUDA_SUCCESS)
-		return NULL;
-	return stream_device_at(vmm_context_only(ctx));
-}
-
-uint64_t stream_synchronizing(CUcontext ctx)
-{
-	/* Where there are more contexts, the wait for one of them says nothing about the others' streams. */
-	struct stream_device *dev = serving() ? only_device(ctx) : NULL;
-	return dev ? heap_sync_begin(heap_of(dev)) : DEVMEM_SYNC_NONE;
-}
-
-void stream_synchronized(CUcontext ctx, uint64_t token)
-{
-	CUdevice device;
-	if (!serving())
-		return;
-	struct stream_device *dev = token == DEVMEM_SYNC_NONE ? NULL : only_device(ctx);
-	if (dev)
-		heap_synchronized(heap_of(dev), NULL, token);
-	if (!dev && !ctx && REAL(cuCtxGetDevice)(&device) == CUDA_SUCCESS)
-		dev = stream_device_at(device);
-	if (dev && !capture_live())
-		pool_synchronized(dev);
-}
-
-void devmem_stream_gone(CUstream stream)
-{
-	int saved = errno, cancel;
-	if (!serving())
-		return;
-	pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &cancel);
-	stream_table_close(stream);
-	pthread_setcancelstate(cancel, NULL);
-	errno = saved;
-}
-
-void stream_context_gone(CUcontext ctx, int device)
-{
-	if (!serving())
-		return;
-	vmm_context_gone(ctx, device);
-	struct stream_device *dev = ctx ? NULL : stream_device_at(device);
-	if (!dev || vmm_device_alive(&dev->vmm)) {
-		stream_table_sweep(NULL);
-		return;
-	}
-	/* The reset has taken the memory too. */
-	stream_table_sweep(dev);
-	stream_device_renew(dev);
 }

@@ -93,6 +93,14 @@ void stream_device_renew(struct stream_device *dev)
 	}
 }
 
+struct stream_device *stream_device_owner(CUdeviceptr va, uint64_t *base, size_t *bytes)
+{
+	STREAM_EACH_DEVICE(dev)
+	if (heap_owns(stream_device_heap(dev), va) && heap_find(stream_device_heap(dev), va, base, bytes))
+		return dev;
+	return NULL;
+}
+
 /* ---- by pool ---- */
 
 static int ask_defaults(void)

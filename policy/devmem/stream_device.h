@@ -45,6 +45,12 @@ struct stream_device {
 struct stream_device *stream_device_get(int ordinal);
 /* The same, when it has been made already. */
 struct stream_device *stream_device_at(int ordinal);
+static inline struct heap *stream_device_heap(const struct stream_device *dev)
+{
+	return atomic_load_explicit(&dev->heap, memory_order_acquire);
+}
+/* The device whose heap has a live block around `va`; NULL: none. No driver call. */
+struct stream_device *stream_device_owner(CUdeviceptr va, uint64_t *base, size_t *bytes);
 /* Its mappings are gone with a reset: starts anew, with everything forgotten. */
 void stream_device_renew(struct stream_device *dev);
 
