@@ -16,7 +16,7 @@
 #define LOOSE 64
 /* When more than this part of all memory is free but of no use, because its chunks are partly in use, new
  * memory comes in chunks of one grain. */
-#define SHARDS 100
+#define SHARDS 75
 
 struct run {
 	uint64_t lo, hi;
