@@ -55,6 +55,15 @@ static bool made_room(CUresult status, CUmemoryPool pool, CUstream stream, bool 
 	return made;
 }
 
+static void no_memory(size_t bytes)
+{
+	if (!told())
+		return;
+	guard_enter();
+	devmem_no_memory(bytes);
+	guard_leave();
+}
+
 /* `pool` NULL in the first form; in the second no pool is an error, which the driver says. */
 #define ALLOC(symbol, params, args, pool, offer, per_thread)                                \
 	TURBO_EXPORT CUresult symbol params                                                     \
@@ -65,6 +74,8 @@ static bool made_room(CUresult status, CUmemoryPool pool, CUstream stream, bool 
 			status = REAL_GET(symbol) args;                                                 \
 			if (made_room(status, pool, stream, per_thread))                                \
 				status = REAL_GET(symbol) args;                                             \
+			if (status == CUDA_ERROR_OUT_OF_MEMORY)                                         \
+				no_memory(bytes);                                                           \
 		}                                                                                   \
 		TELL_TRACE(status == CUDA_SUCCESS,                                                  \
 				   devmem_trace_allocated(*ptr, bytes, traced_stream(stream, per_thread))); \

@@ -15,6 +15,7 @@
 #include "info.h"
 #include "keeper.h"
 #include "log.h"
+#include "oom.h"
 #include "options.h"
 #include "real.h"
 #include "sites.h"
@@ -118,6 +119,15 @@ void devmem_synchronized(CUcontext ctx, uint64_t token)
 	leave(e);
 }
 
+void devmem_no_memory(size_t bytes)
+{
+	CUdevice device;
+	struct entry e = enter();
+	if (REAL(cuCtxGetDevice)(&device) == CUDA_SUCCESS)
+		oom_report(device, bytes);
+	leave(e);
+}
+
 /* ---- life ---- */
 
 static bool driver_complete(void)
@@ -192,10 +202,16 @@ static void stop(void)
 static int summary(char *buf, int size)
 {
 	uint64_t hits = stats_get(STATS_DEVMEM_CACHE_HITS), misses = stats_get(STATS_DEVMEM_CACHE_MISSES);
-	if (!hits)
-		return 0;
-	return snprintf(buf, (size_t)size, "cuMemAlloc       %llu of %llu allocations without a driver call\n",
-					(unsigned long long)hits, (unsigned long long)(hits + misses));
+	uint64_t served = stats_get(STATS_DEVMEM_STREAM_SERVED);
+	int n = 0;
+	if (hits)
+		n = snprintf(buf, (size_t)size, "cuMemAlloc       %llu of %llu allocations without a driver call\n",
+					 (unsigned long long)hits, (unsigned long long)(hits + misses));
+	if (served && n < size)
+		n += snprintf(buf + n, (size_t)(size - n),
+					  "cuMemAllocAsync  %llu allocations from a heap of our own\n",
+					  (unsigned long long)served);
+	return n < size ? n : size;
 }
 
 const struct policy devmem_policy = {

@@ -76,6 +76,8 @@ void devmem_peer(CUcontext owner, bool enabled);
 bool devmem_alloc_async(CUdeviceptr *ptr, size_t bytes, CUmemoryPool pool, CUstream stream, bool per_thread,
 						CUresult *status);
 bool devmem_free_async(CUdeviceptr ptr, CUstream stream, bool per_thread, CUresult *status);
+/* The driver has no memory either for what the heap could not serve: it is said who holds it. */
+void devmem_no_memory(size_t bytes);
 /* Before the real cuStreamDestroy. */
 void devmem_stream_gone(CUstream stream);
 

@@ -73,8 +73,9 @@ static void report_memory(int device, size_t bytes)
 				 amount(&b, free_bytes), amount(&c, total));
 	else
 		log_warn("out of device memory: %s asked for on device %d", amount(&a, bytes), device);
-	log_warn("  cuMemAlloc: %s in %zu blocks, the largest %s", amount(&a, h.blocks.live_bytes), h.blocks.live,
-			 amount(&b, h.blocks.largest));
+	if (h.blocks.live)
+		log_warn("  cuMemAlloc: %s in %zu blocks, the largest %s", amount(&a, h.blocks.live_bytes),
+				 h.blocks.live, amount(&b, h.blocks.largest));
 	if (h.blocks.kept)
 		log_warn("  freed, and still needed by the device: %s in %zu blocks", amount(&a, h.blocks.kept_bytes),
 				 h.blocks.kept);

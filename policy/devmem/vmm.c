@@ -40,14 +40,13 @@ static int unreserve(void *arg, uint64_t va, size_t bytes)
 	return code(RELAXED(REAL(cuMemAddressFree)(va, bytes)));
 }
 
+/* Not for GPUDirect RDMA: the driver's own pools are not either, and their memory says so when asked. */
 static CUmemAllocationProp chunk_prop(const struct vmm_device *dev)
 {
-	CUmemAllocationProp prop = {
+	return (CUmemAllocationProp){
 		.type = CU_MEM_ALLOCATION_TYPE_PINNED,
 		.location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = dev->ordinal},
 	};
-	prop.allocFlags.gpuDirectRDMACapable = dev->rdma;
-	return prop;
 }
 
 static int chunk_create(void *arg, size_t bytes, uint64_t *handle)
@@ -56,12 +55,6 @@ static int chunk_create(void *arg, size_t bytes, uint64_t *handle)
 	CUmemAllocationProp prop = chunk_prop(dev);
 	CUmemGenericAllocationHandle h = 0;
 	CUresult r = RELAXED(REAL(cuMemCreate)(&h, bytes, &prop, 0));
-	/* A virtual machine may offer what it cannot do. */
-	if (dev->rdma && (r == CUDA_ERROR_NOT_SUPPORTED || r == CUDA_ERROR_INVALID_VALUE)) {
-		dev->rdma = false;
-		prop = chunk_prop(dev);
-		r = RELAXED(REAL(cuMemCreate)(&h, bytes, &prop, 0));
-	}
 	*handle = h;
 	if (r == CUDA_SUCCESS)
 		oom_watch(dev->ordinal);
@@ -178,7 +171,6 @@ bool vmm_device_init(struct vmm_device *dev, int ordinal)
 	if (!attribute(CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED, ordinal))
 		return false;
 	dev->ordinal = ordinal;
-	dev->rdma = attribute(CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_WITH_CUDA_VMM_SUPPORTED, ordinal);
 	CUmemAllocationProp prop = chunk_prop(dev);
 	if (REAL(cuMemGetAllocationGranularity)(&grain, &prop, CU_MEM_ALLOC_GRANULARITY_RECOMMENDED))
 		return false;

@@ -57,7 +57,6 @@ struct vmm_stream {
 
 struct vmm_device {
 	int ordinal;
-	bool rdma; /* chunks are made for GPUDirect RDMA; written in the heap's calls */
 	struct heap_backend backend;
 	pthread_mutex_t lock; /* guards the two below; no driver call is made under it */
 	CUmemAccessDesc access[VMM_PEERS];

@@ -1,4 +1,4 @@
-/* ENV: TURBO_DEVMEM=cache TURBO_DEVMEM_CACHE_MB=128 TURBO_COPY=off SIM_DEVICES=1 SIM_MEM_MB=512 */
+/* ENV: TURBO_DEVMEM_CACHE_MB=128 TURBO_COPY=off SIM_DEVICES=1 SIM_MEM_MB=512 */
 /*
  * Out of memory: what libturbo keeps is given up first; then the program gets the driver's error, and
  * the log one report that says who holds the memory.
@@ -10,6 +10,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #define TEXT 8192
@@ -93,23 +94,62 @@ static void the_error_comes_with_one_report(void **state)
 	OK(cu.cuMemFree_v2(more));
 }
 
+/* The same of the heap that serves cuMemAllocAsync. */
+static void the_heaps_end_is_reported_too(void **state)
+{
+	CUdeviceptr p[64];
+	CUstream stream;
+	unsigned n = 0;
+	(void)state;
+	OK(cu.cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
+	listen_anew();
+	while (n < 64 && cu.cuMemAllocAsync(&p[n], 16 * MIB, stream) == CUDA_SUCCESS)
+		n++;
+	assert_in_range(n, 28, 32);
+	const char *text = said();
+	print_message("%s", text);
+	assert_int_equal(count(text, "out of device memory"), 1);
+	char held[64];
+	snprintf(held, sizeof(held), "cuMemAllocAsync: %.1f MiB, in %.1f MiB", 16.0 * n, 16.0 * n);
+	assert_non_null(strstr(text, held));
+	while (n)
+		OK(cu.cuMemFreeAsync(p[--n], stream));
+	OK(cu.cuStreamSynchronize(stream));
+	OK(cu.cuStreamDestroy_v2(stream));
+}
+
+/* Options are read when the library is loaded: each mode is a process of its own, with a log file. */
+static int in_mode(const char *mode)
+{
+	char name[] = "/tmp/test_devmem_oom.XXXXXX";
+	int status = -1;
+	close(mkstemp(name));
+	pid_t child = fork();
+	if (!child) {
+		setenv("TURBO_LOG_FILE", name, 1);
+		setenv("TURBO_DEVMEM", mode, 1);
+		execl("/proc/self/exe", "test_devmem_oom", mode, NULL);
+		_exit(1);
+	}
+	if (child < 0 || waitpid(child, &status, 0) != child)
+		status = -1;
+	unlink(name);
+	return status;
+}
+
 int main(int argc, char **argv)
 {
-	const struct CMUnitTest tests[] = {
+	const struct CMUnitTest cached[] = {
 		cmocka_unit_test(what_is_kept_is_given_up_first),
 		cmocka_unit_test(the_error_comes_with_one_report),
 	};
-	(void)argc;
+	const struct CMUnitTest streamed[] = {
+		cmocka_unit_test(the_heaps_end_is_reported_too),
+	};
+	if (argc < 2)
+		return in_mode("cache") | in_mode("stream") ? 1 : 0;
 	log_file = getenv("TURBO_LOG_FILE");
-	if (!log_file) { /* options are read when the library is loaded */
-		char name[] = "/tmp/test_devmem_oom.XXXXXX";
-		close(mkstemp(name));
-		setenv("TURBO_LOG_FILE", name, 1);
-		execv("/proc/self/exe", argv);
-		return 1;
-	}
 	devmem_open();
-	int failed = cmocka_run_group_tests(tests, NULL, NULL);
-	unlink(log_file);
-	return failed;
+	return strcmp(argv[1], "cache") == 0 ? cmocka_run_group_tests(cached, NULL, NULL)
+										 : cmocka_run_group_tests(streamed, NULL, NULL);
 }
