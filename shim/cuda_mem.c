@@ -7,6 +7,7 @@
 #include <cuda.h>
 
 #include "guard.h"
+#include "make_room.h"
 #include "../policy/devmem/calls.h"
 #include "stats.h"
 #include "tell_trace.h"
@@ -39,8 +40,12 @@ TURBO_EXPORT CUresult cuMemAlloc_v2(CUdeviceptr *ptr, size_t bytes)
 		taken = devmem_alloc(ptr, bytes, &status);
 		guard_leave();
 	}
-	if (!taken)
+	if (!taken) {
+		struct devmem_room room = devmem_room_begin();
 		status = REAL(cuMemAlloc_v2)(ptr, bytes);
+		while (made_room(status, &room, -1))
+			status = REAL(cuMemAlloc_v2)(ptr, bytes);
+	}
 	TELL_TRACE(status == CUDA_SUCCESS, devmem_trace_allocated(*ptr, bytes, NULL));
 	return status;
 }

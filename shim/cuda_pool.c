@@ -9,6 +9,7 @@
 #include <errno.h>
 
 #include "guard.h"
+#include "make_room.h"
 #include "../policy/devmem/calls.h"
 #include "stats.h"
 #include "tell_trace.h"
@@ -43,7 +44,7 @@ static bool alloc(CUdeviceptr *ptr, size_t bytes, CUmemoryPool pool, CUstream st
 }
 
 /* The real call has found no memory: true, what the heap does not use was given back. */
-static bool made_room(CUresult status, CUmemoryPool pool, CUstream stream, bool per_thread)
+static bool heap_made_room(CUresult status, CUmemoryPool pool, CUstream stream, bool per_thread)
 {
 	bool made;
 
@@ -71,8 +72,11 @@ static void no_memory(size_t bytes)
 		CUresult status;                                                                    \
 		stats_call(HOOK_##symbol);                                                          \
 		if (!(offer) || !alloc(ptr, bytes, pool, stream, per_thread, &status)) {            \
+			struct devmem_room room = devmem_room_begin();                                  \
 			status = REAL_GET(symbol) args;                                                 \
-			if (made_room(status, pool, stream, per_thread))                                \
+			if (heap_made_room(status, pool, stream, per_thread))                           \
+				status = REAL_GET(symbol) args;                                             \
+			while (made_room(status, &room, -1))                                            \
 				status = REAL_GET(symbol) args;                                             \
 			if (status == CUDA_ERROR_OUT_OF_MEMORY)                                         \
 				no_memory(bytes);                                                           \

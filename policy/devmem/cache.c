@@ -9,12 +9,16 @@
 #include "devmem.h"
 #include "keeper.h"
 #include "oom.h"
+#include "room.h"
 #include "calls.h"
 #include "stats.h"
-#include "stream.h"
 
 /* The program never sees a buffer id twice; the driver's own are small numbers. */
 #define FIRST_BUFFER_ID (1ull << 48)
+
+/* What live blocks are larger than was asked for is lost to the program, and nothing can give it back when the
+ * device is full: no more than this share of the device, which programs that fill one leave free anyway. */
+#define SLACK_SHARE 256
 
 static _Atomic unsigned long long next_buffer_id = FIRST_BUFFER_ID;
 
@@ -58,10 +62,23 @@ void cache_remove(struct space *s, struct block *b)
 	bound_sub(s->device, b->size);
 }
 
+static size_t slack_of(const struct block *b)
+{
+	size_t rounded = bins_round(b->asked);
+	return b->size > rounded ? b->size - rounded : 0;
+}
+
+size_t cache_most(const struct space *s, size_t rounded)
+{
+	size_t may = space_device_bytes(s->device) / SLACK_SHARE;
+	size_t left = may > s->slack ? may - s->slack : 0, most = bins_most(rounded) - rounded;
+	return rounded + (most < left ? most : left);
+}
+
 struct block *cache_take(struct space *s, size_t rounded, size_t asked)
 {
 	struct block *b;
-	while ((b = bins_find(&s->bins, rounded))) {
+	while ((b = bins_find(&s->bins, rounded, cache_most(s, rounded)))) {
 		cache_remove(s, b);
 		if (!(__atomic_load_n(&b->flags, __ATOMIC_RELAXED) & BLOCK_STALE))
 			break;
@@ -71,6 +88,7 @@ struct block *cache_take(struct space *s, size_t rounded, size_t asked)
 		return NULL;
 	b->state = BLOCK_LIVE;
 	b->asked = asked;
+	s->slack += slack_of(b);
 	__atomic_store_n(&b->flags, 0, __ATOMIC_RELAXED);
 	__atomic_store_n(&b->buffer_id, atomic_fetch_add_explicit(&next_buffer_id, 1, memory_order_relaxed),
 					 __ATOMIC_RELAXED);
@@ -110,42 +128,19 @@ static CUresult alloc_real(struct space *s, CUdeviceptr *ptr, size_t rounded, si
 	return r;
 }
 
-static void drain_device(int device)
-{
-	for (unsigned i = 0; i < SPACES; i++) {
-		if (!space_hold(&spaces[i]))
-			continue;
-		if (spaces[i].device == device)
-			defer_drain(&spaces[i]);
-		space_put(&spaces[i]);
-	}
-}
-
-/* One step of the ladder: gives something back, and asks again. */
-static CUresult give_back(struct space *s, CUdeviceptr *ptr, size_t rounded, size_t bytes, size_t want)
-{
-	if (!cache_release(NULL, s->device, want, RELEASE_PRESSURE))
-		return CUDA_ERROR_OUT_OF_MEMORY;
-	return alloc_real(s, ptr, rounded, bytes);
-}
-
 /* What is kept is given back before the program is told that there is no more: as much as it
- * asks for, then all, then what the heap and the device still hold. */
+ * asks for, then all that can be had. */
 static CUresult alloc_miss(struct space *s, CUdeviceptr *ptr, size_t rounded, size_t bytes)
 {
+	struct devmem_room room = devmem_room_begin();
 	stats_add(STATS_DEVMEM_CACHE_MISSES, 1);
+	if (deferred()) /* whose frees never wait: what is over has come up since */
+		cache_trim_bound(s);
 	CUresult r = alloc_real(s, ptr, rounded, bytes);
 	if (r != CUDA_ERROR_OUT_OF_MEMORY || bytes > space_device_bytes(s->device))
 		return r;
-	r = give_back(s, ptr, rounded, bytes, rounded);
-	if (r == CUDA_ERROR_OUT_OF_MEMORY)
-		r = give_back(s, ptr, rounded, bytes, SIZE_MAX);
-	if (r == CUDA_ERROR_OUT_OF_MEMORY && stream_release(s->device))
+	while (r == CUDA_ERROR_OUT_OF_MEMORY && room_more(&room, s->device, rounded))
 		r = alloc_real(s, ptr, rounded, bytes);
-	if (r == CUDA_ERROR_OUT_OF_MEMORY && deferred()) {
-		drain_device(s->device);
-		r = give_back(s, ptr, rounded, bytes, SIZE_MAX);
-	}
 	if (r == CUDA_ERROR_OUT_OF_MEMORY)
 		oom_report(s->device, bytes);
 	return r;
@@ -198,8 +193,10 @@ static CUresult free_as_asked(struct space *s, struct block *b, CUdeviceptr base
 		return r;
 	pthread_mutex_lock(&s->lock);
 	bool back = r != CUDA_SUCCESS && atomic_load(&s->state) == SPACE_READY && block_insert(b);
-	if (back)
+	if (back) {
 		b->state = BLOCK_LIVE;
+		s->slack += slack_of(b);
+	}
 	pthread_mutex_unlock(&s->lock);
 	if (!back)
 		block_drop(b);
@@ -226,11 +223,12 @@ enum fate {
 static bool passes(const struct space *s, const struct block *b)
 {
 	enum stats_counter why;
+	size_t room = bound_room(s->device);
 	if (capture_live() && !deferred())
 		why = STATS_DEVMEM_PASS_CAPTURE;
 	else if (__atomic_load_n(&b->flags, __ATOMIC_RELAXED) & BLOCK_KEEP_OUT)
 		why = STATS_DEVMEM_PASS_KEEP_OUT;
-	else if (b->size > bound_room(s->device) && !deferred())
+	else if (deferred() ? !room && !capture_live() : b->size > room)
 		why = STATS_DEVMEM_PASS_LARGE;
 	else
 		return false;
@@ -245,6 +243,7 @@ static enum fate decide(struct space *s, struct block *b, CUdeviceptr ptr, bool 
 		return FATE_NONE;
 	if (b->state != BLOCK_LIVE)
 		return FATE_TWICE;
+	s->slack -= slack_of(b);
 	if (!permitted || passes(s, b)) {
 		b->state = BLOCK_GONE;
 		return FATE_REAL;

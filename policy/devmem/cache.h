@@ -34,11 +34,15 @@ size_t cache_release_old(struct space *s, uint64_t before);
 void cache_release_all(void);
 /* What cuMemFree does after its barrier: nothing beyond the bound, nothing too old is kept. */
 void cache_trim(struct space *s);
+/* The first of these only. */
+void cache_trim_bound(struct space *s);
 
 /* ---- the space's lock is held ---- */
 
 /* The block is nobody's from now on, which is `now` (clock_ns()). */
 void cache_put(struct space *s, struct block *b, uint64_t now);
+/* The largest block that a request of that rounded size may be served with. */
+size_t cache_most(const struct space *s, size_t rounded);
 /* The best block for a request of that rounded size becomes the program's, or NULL. */
 struct block *cache_take(struct space *s, size_t rounded, size_t asked);
 /* Leaves bins and age list; no longer kept. */

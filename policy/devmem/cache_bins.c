@@ -102,9 +102,8 @@ static uint32_t next_used(const struct bins *bins, uint32_t from, uint32_t to)
 	return to + 1;
 }
 
-struct block *bins_find(const struct bins *bins, size_t rounded)
+struct block *bins_find(const struct bins *bins, size_t rounded, size_t most)
 {
-	size_t most = bins_most(rounded);
 	uint32_t bin = bins_of_request(rounded), last = bin_of_block(most);
 	if (last >= bins->count)
 		last = bins->count - 1;

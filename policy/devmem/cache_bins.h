@@ -37,7 +37,7 @@ void bins_close(struct bins *bins);
 uint32_t bins_of_block(const struct bins *bins, const struct block *block);
 void bins_put(struct bins *bins, struct block *block);
 void bins_take(struct bins *bins, struct block *block);
-/* The smallest block for the request, still in its bin, or NULL. */
-struct block *bins_find(const struct bins *bins, size_t rounded);
+/* The smallest block of `rounded` to `most` bytes, still in its bin, or NULL. */
+struct block *bins_find(const struct bins *bins, size_t rounded, size_t most);
 
 #endif

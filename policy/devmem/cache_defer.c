@@ -15,7 +15,7 @@
 /* An allocation waits for memory that is on its way back rather than take more, and at last goes
  * to the driver all the same: kernels may run for ever. */
 #define WAIT_NS 1000000000ull
-/* The same for one that fails otherwise; bare, the frees before it would have waited. */
+/* The same when all is to go back; bare, the frees before it would have waited. */
 #define DRAIN_NS 60000000000ull
 
 #define SPARES 4
@@ -251,10 +251,11 @@ void defer_advance(struct space *s)
 struct block *defer_take(struct space *s, size_t rounded, size_t asked)
 {
 	CUstreamCaptureMode mode;
-	uint32_t low = bins_of_request(rounded), high = bins_of_request(bins_most(rounded));
+	uint32_t low = bins_of_request(rounded), high;
 	if (!atomic_load_explicit(&s->defer.pending, memory_order_relaxed) || !relaxed_begin(&mode))
 		return NULL;
 	pthread_mutex_lock(&s->lock);
+	high = bins_of_request(cache_most(s, rounded));
 	look(s);
 	struct block *b = cache_take(s, rounded, asked);
 	if (!b)
@@ -266,6 +267,17 @@ struct block *defer_take(struct space *s, size_t rounded, size_t asked)
 	return b;
 }
 
+void defer_squeeze(struct space *s)
+{
+	pthread_mutex_lock(&s->lock);
+	s->defer.no_spares = true;
+	pthread_mutex_unlock(&s->lock);
+	if (s->defer.faulted)
+		defer_settle(s);
+	else
+		defer_advance(s);
+}
+
 void defer_drain(struct space *s)
 {
 	CUstreamCaptureMode mode;
@@ -274,7 +286,6 @@ void defer_drain(struct space *s)
 		return;
 	stats_add(STATS_DEVMEM_DEFERRED_WAITS, 1);
 	pthread_mutex_lock(&s->lock);
-	s->defer.no_spares = true;
 	record(s);
 	look(s);
 	while (s->defer.pending && !s->defer.faulted && !capture_live() && clock_ns() - since < DRAIN_NS) {

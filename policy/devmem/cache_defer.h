@@ -52,7 +52,9 @@ void defer_advance(struct space *s);
 /* What an allocation that found nothing cached gets from batches that have passed, at once, or after a
  * bounded wait when more is kept and pending than may be. NULL: nothing. */
 struct block *defer_take(struct space *s, size_t rounded, size_t asked);
-/* Waits until nothing is pending, for an allocation that would fail otherwise; bounded. */
+/* For an allocation that would fail otherwise: caches what has passed, and grants no spares any more. */
+void defer_squeeze(struct space *s);
+/* Waits until nothing is pending; bounded. */
 void defer_drain(struct space *s);
 /* A faulted space: waits for the device. What it answers, for the program when it is an error. */
 CUresult defer_settle(struct space *s);

@@ -6,6 +6,7 @@
 #include "bound.h"
 #include "clock.h"
 #include "devmem.h"
+#include "room.h"
 #include "calls.h"
 #include "stats.h"
 
@@ -15,6 +16,7 @@ static struct block *victims(struct space *s, size_t bytes, uint64_t before)
 	struct block *list = NULL, *b;
 	pthread_mutex_lock(&s->lock);
 	for (size_t got = 0; got < bytes && (b = s->oldest) && b->since < before; got += b->size) {
+		room_leaving(b->size);
 		cache_remove(s, b);
 		b->state = BLOCK_GONE;
 		b->next = list;
@@ -37,6 +39,7 @@ static size_t give_back(struct space *s, struct block *b, enum release_reason re
 	bool stale = __atomic_load_n(&b->flags, __ATOMIC_RELAXED) & BLOCK_STALE;
 	block_remove(b);
 	if (stale || REAL(cuMemFree_v2)(b->base) == CUDA_SUCCESS) {
+		room_left(size);
 		block_drop(b);
 		stats_add(counters[reason], size);
 		return size;
@@ -46,6 +49,7 @@ static size_t give_back(struct space *s, struct block *b, enum release_reason re
 	if (back)
 		cache_put(s, b, clock_ns());
 	pthread_mutex_unlock(&s->lock);
+	room_left(size);
 	if (!back)
 		block_drop(b);
 	return 0;
@@ -57,6 +61,7 @@ static void keep_after_all(struct space *s, struct block *list)
 	for (struct block *next; list; list = next) {
 		next = list->next;
 		cache_put(s, list, clock_ns());
+		room_left(list->size);
 	}
 	pthread_mutex_unlock(&s->lock);
 }
@@ -111,12 +116,19 @@ void cache_release_all(void)
 	}
 }
 
-void cache_trim(struct space *s)
+void cache_trim_bound(struct space *s)
 {
 	size_t kept = bound_kept(s->device), room = bound_room(s->device);
+	/* Under `deferred` this waits for the device: not at every call from here on. */
+	size_t goal = devmem_mode_now() == DEVMEM_DEFERRED ? room - room / 4 : room;
+	if (kept > room && cache_release(s, 0, kept - goal, RELEASE_BOUND) < kept - goal)
+		cache_release(NULL, s->device, kept - goal, RELEASE_BOUND);
+}
+
+void cache_trim(struct space *s)
+{
 	uint64_t now = clock_ns();
-	if (kept > room && cache_release(s, 0, kept - room, RELEASE_BOUND) < kept - room)
-		cache_release(NULL, s->device, kept - room, RELEASE_BOUND);
+	cache_trim_bound(s);
 	while (now > CACHE_IDLE_NS && cache_release_old(s, now - CACHE_IDLE_NS))
 		;
 }

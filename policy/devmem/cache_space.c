@@ -9,6 +9,7 @@
 #include "capture.h"
 #include "clock.h"
 #include "log.h"
+#include "room.h"
 #include "calls.h"
 #include "stats.h"
 
@@ -303,6 +304,7 @@ static void forget(struct space *s, bool left)
 	pthread_mutex_lock(&s->lock);
 	bound_sub(s->device, s->cached);
 	s->cached = 0;
+	s->slack = 0;
 	s->oldest = s->newest = NULL;
 	defer_forget(s, left);
 	atomic_fetch_add(&s->life, 1);
@@ -337,4 +339,5 @@ void space_fork_child(void)
 		atomic_store(&spaces[i].users, 0);
 	}
 	batch_fork_child();
+	room_fork_child();
 }

@@ -48,6 +48,7 @@ struct space {
 	struct block *oldest; /* the same by age */
 	struct block *newest;
 	size_t cached;      /* their bytes */
+	size_t slack;       /* bytes that LIVE blocks have beyond what would have been asked of the driver */
 	struct defer defer; /* freed blocks whose fence has not passed */
 	struct fence_pool events;
 };

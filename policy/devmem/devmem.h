@@ -44,9 +44,20 @@ uint64_t devmem_synchronizing(CUcontext ctx);
 #define DEVMEM_SYNC_NONE UINT64_MAX
 void devmem_synchronized(CUcontext ctx, uint64_t token);
 
-/* The driver has no memory for a call that is its own: gives back what is kept on the device (-1: the
- * current context's). True: something was, and the call may be made again. */
-bool devmem_make_room(int device);
+/*
+ * Around a call that is the driver's own and may need device memory (room.c). Began before the call. When that
+ * finds no memory: true, something was given back on the device (-1: the current context's), and
+ * the call is to be made again.
+ */
+struct devmem_room {
+	uint64_t came, since;
+};
+extern uint64_t devmem_room_came;
+static inline struct devmem_room devmem_room_begin(void)
+{
+	return (struct devmem_room){.came = __atomic_load_n(&devmem_room_came, __ATOMIC_RELAXED)};
+}
+bool devmem_make_room(struct devmem_room *room, int device);
 
 /* ---- what the driver says about memory that was handed out again (answers.c) ---- */
 

@@ -73,24 +73,6 @@ bool stream_make_room(CUmemoryPool pool, CUstream stream, bool per_thread)
 	return made;
 }
 
-bool devmem_make_room(int device)
-{
-	int saved = errno, cancel;
-	size_t given = 0;
-	CUdevice current;
-	pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &cancel);
-	if (device < 0 && REAL(cuCtxGetDevice)(&current) == CUDA_SUCCESS)
-		device = current;
-	/* A real cuMemFree would break a capture. */
-	if (device >= 0 && !capture_live())
-		given = cache_release(NULL, device, SIZE_MAX, RELEASE_PRESSURE);
-	if (device >= 0)
-		given += stream_release(device);
-	pthread_setcancelstate(cancel, NULL);
-	errno = saved;
-	return given > 0;
-}
-
 /* The only context that there is (the current one for NULL), on a device that is served. */
 static struct stream_device *only_device(CUcontext ctx)
 {
