@@ -200,8 +200,6 @@ static void frees_on_a_capturing_stream(void **state)
 {
 	CUgraph graph = NULL;
 	(void)state;
-	if (!fx.preloaded && sim.errors)
-		copy_skip("the simulator lets it pass");
 	CUdeviceptr p = alloc_on(s, BYTES);
 	OK(launch_fill(s, p, WORDS, 8));
 	OK(cu.cuStreamSynchronize(s));
@@ -242,7 +240,8 @@ static void plain_free_during_a_capture(void **state)
 		OK(cu.cuMemFree_v2(q));
 	}
 	OK(cu.cuCtxSynchronize());
-	assert_int_equal(pool_number(default_pool(0), CU_MEMPOOL_ATTR_USED_MEM_CURRENT), used);
+	if (fx.preloaded) /* the driver counts what cuMemFree freed for good */
+		assert_int_equal(pool_number(default_pool(0), CU_MEMPOOL_ATTR_USED_MEM_CURRENT), used);
 }
 
 int main(void)

@@ -127,10 +127,18 @@ static bool breaks(call_fn *call, CUstreamCaptureMode mode)
 	return broken;
 }
 
-static CUdeviceptr made;
+static CUdeviceptr made, ordered;
 static CUresult alloc(void)
 {
 	return cuMemAlloc_v2(&made, 64);
+}
+static CUresult alloc_ordered(void)
+{
+	return cuMemAllocAsync(&ordered, 64, second);
+}
+static CUresult free_ordered(void)
+{
+	return cuMemFreeAsync(ordered, second);
 }
 static CUresult query_event(void)
 {
@@ -182,7 +190,9 @@ static CUresult make_event(void)
 static void unsafe_calls(void **state)
 {
 	(void)state;
-	call_fn *unsafe[] = {alloc, query_event, wait_event, query_other, wait_other, host_register};
+	/* The last two have their effect in the third round, each once. */
+	call_fn *unsafe[] = {alloc,      query_event,   wait_event,    query_other,
+						 wait_other, host_register, alloc_ordered, free_ordered};
 	call_fn *always[] = {wait_context, record_context, wait_captured};
 	/* Synchronous copies are not among them: the legacy stream does not touch this one. */
 	call_fn *safe[] = {sync_copy, other_copy, make_event};

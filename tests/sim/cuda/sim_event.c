@@ -237,11 +237,8 @@ CUresult sim_event_stream_waits(struct sim_event *e, struct sim_stream *s, unsig
 /* The barrier is the event's newest record of now; recording again does not move it. */
 static CUresult ctx_waits(struct sim_ctx *ctx, struct sim_event *e)
 {
-	if (e->capture) {
-		if (sim_capture_event_used(e) == CUDA_ERROR_CAPTURED_EVENT)
-			return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
-		return CUDA_ERROR_INVALID_VALUE;
-	}
+	if (e->capture)
+		return sim_capture_event_used(e);
 	if (sim_capture_in_ctx(ctx))
 		return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
 	if (!e->ipc) {

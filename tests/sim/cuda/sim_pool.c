@@ -116,6 +116,8 @@ static CUresult free_async(bool per_thread, CUdeviceptr ptr, CUstream stream)
 	CUresult result = sim_stream_get(stream, per_thread, &s);
 	struct sim_range *r = sim_range_find(ptr);
 	bool stale = r ? r->freeing : sim_range_was_freed(ptr);
+	if (result == CUDA_SUCCESS && !s->capture)
+		result = sim_capture_unsafe_locked();
 	if (result == CUDA_SUCCESS && (!r || stale || r->base != ptr || r->kind != MEM_DEVICE || r->imported)) {
 		if (stale)
 			sim_complain("cuMemFreeAsync of %p, which was freed", (void *)(uintptr_t)ptr);

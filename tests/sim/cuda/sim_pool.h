@@ -67,7 +67,7 @@ struct sim_pool *sim_pool_first(void);
 CUresult sim_pool_alloc(struct sim_pool *p, size_t size, struct sim_stream *s, uintptr_t *out);
 /* Queues the free of an allocation on s. */
 CUresult sim_pool_free_on(struct sim_range *r, struct sim_stream *s);
-/* Frees it now. */
+/* Frees it now: cuMemFree. */
 void sim_pool_free_now(struct sim_range *r);
 /* Its stream has come to the free. */
 void sim_pool_freed(struct sim_pool_free *f);

@@ -77,12 +77,6 @@ void sim_pool_freed(struct sim_pool_free *f)
 		sim_pool_end_if_unused(p);
 }
 
-static void unuse(struct sim_range *r)
-{
-	r->pool->used -= r->block->size;
-	sim_range_freeing(r);
-}
-
 CUresult sim_pool_free_on(struct sim_range *r, struct sim_stream *s)
 {
 	struct sim_pool_free *f = calloc(1, sizeof *f);
@@ -95,7 +89,8 @@ CUresult sim_pool_free_on(struct sim_range *r, struct sim_stream *s)
 		return result; /* f went with cmd */
 	sim_op_put(f->op); /* it holds f, not the other way round */
 	struct sim_block *b = r->block;
-	unuse(r);
+	r->pool->used -= b->size;
+	sim_range_freeing(r);
 	b->state = BLOCK_PENDING;
 	b->freer = s->id;
 	b->observed = false;
@@ -106,11 +101,12 @@ CUresult sim_pool_free_on(struct sim_range *r, struct sim_stream *s)
 	return CUDA_SUCCESS;
 }
 
+/* The block is free, and counts as used for good: so real drivers count. */
 void sim_pool_free_now(struct sim_range *r)
 {
 	struct sim_block *b = r->block;
 	struct sim_pool *p = r->pool;
-	unuse(r);
+	sim_range_freeing(r);
 	b->freer = 0;
 	b->observed = true;
 	range_end(b);
@@ -230,7 +226,7 @@ static void unpend(struct sim_block *b)
 CUresult sim_pool_alloc(struct sim_pool *p, size_t size, struct sim_stream *s, uintptr_t *out)
 {
 	if (!size)
-		return CUDA_ERROR_INVALID_VALUE;
+		return CUDA_SUCCESS; /* no memory, and a null pointer for it */
 	if (size > sim_conf.mem_bytes)
 		return CUDA_ERROR_OUT_OF_MEMORY;
 	size_t whole = (size + SIM_POOL_UNIT - 1) / SIM_POOL_UNIT * SIM_POOL_UNIT;

@@ -8,7 +8,9 @@ CUresult cuMemMap(CUdeviceptr ptr, size_t size, size_t offset, CUmemGenericAlloc
 				  unsigned long long flags)
 {
 	SIM_ENTER(cuMemMap, S_DEV);
-	if (!sim_granular(size) || ptr % SIM_GRANULARITY || offset || flags)
+	if (ptr % SIM_GRANULARITY)
+		return CUDA_ERROR_NOT_SUPPORTED;
+	if (!sim_granular(size) || offset || flags)
 		return CUDA_ERROR_INVALID_VALUE;
 	CUresult result = CUDA_ERROR_INVALID_VALUE;
 	sim_lock();
