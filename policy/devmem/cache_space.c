@@ -211,6 +211,39 @@ struct space *space_of_context(CUcontext ctx)
 	return s && space_hold(s) ? s : NULL;
 }
 
+static bool among(const struct space *s, struct space *const *list, int n)
+{
+	while (n)
+		if (list[--n] == s)
+			return true;
+	return false;
+}
+
+/* The other contexts of the device, after the `got` that are there. A copy that is queued in one of them may
+ * name the memory of another, with peer access or without; the driver's cuMemFree waits for the device. */
+static int add_neighbours(const struct space *s, struct space *peers[SPACE_PEERS], int got)
+{
+	unsigned n = atomic_load_explicit(&top, memory_order_acquire);
+	for (unsigned i = 0; i < n && got >= 0; i++) {
+		struct space *other = &spaces[i];
+		if (other == s || among(other, peers, got) || !space_hold(other))
+			continue;
+		if (other->device != s->device) {
+			space_put(other);
+			continue;
+		}
+		if (got < SPACE_PEERS) {
+			peers[got++] = other;
+			continue;
+		}
+		space_put(other);
+		while (got)
+			space_put(peers[--got]);
+		got = -1;
+	}
+	return got;
+}
+
 int space_peers(struct space *s, struct space *peers[SPACE_PEERS])
 {
 	CUcontext ctx[SPACE_PEERS];
@@ -228,7 +261,7 @@ int space_peers(struct space *s, struct space *peers[SPACE_PEERS])
 			space_put(peers[--got]);
 		return -1;
 	}
-	return got;
+	return add_neighbours(s, peers, got);
 }
 
 /* ---- calls in its context ---- */
@@ -312,6 +345,15 @@ static void forget(struct space *s, bool left)
 	block_forget(s);
 	pthread_mutex_unlock(&s->lock);
 	peers_forget(atomic_load(&s->ctx));
+}
+
+bool space_is_primary(CUcontext ctx)
+{
+	struct space *s = space_known(ctx);
+	bool primary = s && s->primary;
+	if (s)
+		space_put(s);
+	return primary;
 }
 
 void space_context_gone(CUcontext ctx, int device)

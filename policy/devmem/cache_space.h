@@ -77,7 +77,7 @@ struct space_call {
 bool space_enter(struct space *s, struct space_call *call);
 void space_leave(const struct space_call *call);
 
-/* The spaces of the contexts that may use its memory, held: space_put() each. -1: not all are
+/* The spaces of the contexts that may use its memory, by peer access or because they are of its device, held: space_put() each. -1: not all are
  * to be had, so the driver must free its blocks. */
 #define SPACE_PEERS 32
 int space_peers(struct space *s, struct space *peers[SPACE_PEERS]);
@@ -86,6 +86,8 @@ int space_peers(struct space *s, struct space *peers[SPACE_PEERS]);
  * use its memory. Blocks as cuCtxSynchronize does. */
 CUresult space_barrier(struct space *s);
 
+/* Known to be a primary context, which cuCtxDestroy does not destroy. */
+bool space_is_primary(CUcontext ctx);
 /* See struct policy. */
 void space_context_gone(CUcontext ctx, int device);
 void space_fork_child(void);

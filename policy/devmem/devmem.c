@@ -172,6 +172,9 @@ static void cuda_ready(void)
 
 static void context_gone(void *ctx, int device)
 {
+	/* The program's mistake, and an error: its memory is there still, and so is what is kept of it. */
+	if (ctx && space_is_primary(ctx))
+		return;
 	space_context_gone(ctx, device);
 	stream_context_gone(ctx, device);
 	if (ctx)

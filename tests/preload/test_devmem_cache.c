@@ -157,123 +157,6 @@ static void another_threads_launches_are_not_held_up(void **state)
 	OK(cu.cuStreamDestroy_v2(other));
 }
 
-/* ---- contexts ---- */
-
-static CUcontext current(void)
-{
-	CUcontext c = NULL;
-	OK(cu.cuCtxGetCurrent(&c));
-	return c;
-}
-
-static void a_free_finds_the_owning_context(void **state)
-{
-	(void)state;
-	CUcontext other, popped;
-	OK(cu.cuCtxCreate_v2(&other, 0, 0));
-	OK(cu.cuCtxSetCurrent(fx.ctx));
-	CUdeviceptr p = device_new(7 * MIB);
-	device_free(p);
-	p = device_new(7 * MIB);
-	OK(cu.cuCtxSetCurrent(other));
-	device_free(p);
-	assert_ptr_equal(current(), other);
-	/* It is not this context's. */
-	CUdeviceptr q = device_new(7 * MIB);
-	assert_int_not_equal(p, q);
-	OK(cu.cuCtxSetCurrent(fx.ctx));
-	CUdeviceptr r = device_new(7 * MIB);
-	if (fx.preloaded)
-		assert_int_equal(p, r);
-	/* Without any. */
-	while (cu.cuCtxPopCurrent_v2(&popped) == CUDA_SUCCESS)
-		;
-	device_free(q);
-	device_free(r);
-	assert_null(current());
-	OK(cu.cuCtxSetCurrent(fx.ctx));
-	OK(cu.cuCtxDestroy_v2(other));
-	OK(cu.cuCtxSetCurrent(fx.ctx));
-}
-
-static void a_context_takes_its_memory_along(void **state)
-{
-	(void)state;
-	uint64_t before = sim.live_allocs ? sim.live_allocs() : 0;
-	uint64_t kept = counter("devmem.cache.bytes");
-	for (int i = 0; i < 5; i++) {
-		CUcontext ctx;
-		OK(cu.cuCtxCreate_v2(&ctx, 0, 0));
-		for (int n = 0; n < 4; n++)
-			device_free(device_new(MIB));
-		device_new(3 * MIB); /* the program's still */
-		OK(cu.cuCtxDestroy_v2(ctx));
-		OK(cu.cuCtxSetCurrent(fx.ctx));
-		if (sim.live_allocs)
-			assert_int_equal(sim.live_allocs(), before);
-		assert_int_equal(counter("devmem.cache.bytes"), kept);
-	}
-}
-
-/* A primary context has its old address after a reset, and none of its memory. */
-static void a_primary_context_is_reset(void **state)
-{
-	(void)state;
-	CUcontext ctx;
-	if (fx.devices < 2)
-		copy_skip("needs two devices");
-	for (int i = 0; i < 6; i++) {
-		OK(cu.cuDevicePrimaryCtxRetain(&ctx, 1));
-		OK(cu.cuCtxSetCurrent(ctx));
-		device_free(device_new(9 * MIB));
-		OK(i % 2 ? cu.cuDevicePrimaryCtxReset_v2(1) : cu.cuDevicePrimaryCtxRelease_v2(1));
-		if (i % 2)
-			OK(cu.cuDevicePrimaryCtxRelease_v2(1));
-		OK(cu.cuDevicePrimaryCtxRetain(&ctx, 1));
-		OK(cu.cuCtxSetCurrent(ctx));
-		CUdeviceptr p = device_new(9 * MIB);
-		device_write(p, 9 * MIB, 5);
-		DEVICE_IS(p, 9 * MIB, 5);
-		device_free(p);
-		OK(cu.cuDevicePrimaryCtxRelease_v2(1));
-		OK(cu.cuCtxSetCurrent(fx.ctx));
-	}
-}
-
-/* A kernel of a context with access may use the memory still. */
-static void a_free_waits_for_peers(void **state)
-{
-	(void)state;
-	CUcontext peer;
-	CUstream theirs;
-	struct freeing f;
-	if (fx.devices < 2)
-		copy_skip("needs two devices");
-	OK(cu.cuDevicePrimaryCtxRetain(&peer, 1));
-	OK(cu.cuCtxSetCurrent(peer));
-	CUresult r = cu.cuCtxEnablePeerAccess(fx.ctx, 0);
-	if (r != CUDA_SUCCESS) {
-		OK(cu.cuCtxSetCurrent(fx.ctx));
-		copy_skip("needs peer access");
-	}
-	OK(cu.cuStreamCreate(&theirs, CU_STREAM_NON_BLOCKING));
-	OK(cu.cuCtxSetCurrent(fx.ctx));
-	CUdeviceptr p = device_new(6 * MIB);
-	busy_begin(theirs);
-	freeing_begin(&f, fx.ctx, p);
-	sleep_ms(30);
-	if (fx.preloaded)
-		assert_int_equal(f.done, 0);
-	busy_end();
-	OK(freeing_end(&f));
-	OK(cu.cuCtxSetCurrent(peer));
-	OK(cu.cuStreamDestroy_v2(theirs));
-	OK(cu.cuCtxSetCurrent(fx.ctx));
-	OK(cu.cuDevicePrimaryCtxRelease_v2(1));
-	/* Without the peer frees go on. */
-	device_free(device_new(6 * MIB));
-}
-
 /* ---- captures, host functions, children ---- */
 
 static void a_capture_is_left_alone(void **state)
@@ -423,10 +306,6 @@ int main(void)
 		EITHER(errno_stays),
 		EITHER(a_free_waits_for_the_context),
 		EITHER(another_threads_launches_are_not_held_up),
-		EITHER(a_free_finds_the_owning_context),
-		EITHER(a_context_takes_its_memory_along),
-		EITHER(a_primary_context_is_reset),
-		EITHER(a_free_waits_for_peers),
 		EITHER(a_capture_is_left_alone),
 		EITHER(a_host_function_may_not_free),
 		EITHER(a_child_gets_the_drivers_own_error),
