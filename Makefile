@@ -405,7 +405,7 @@ format:
 docs: $(COMMAND)
 	$(Q)$(COMMAND) options --markdown | awk -f tools/docs.awk - README.md > $(BUILD)/README.md && cp $(BUILD)/README.md README.md
 
-## install              copy the library and the command below PREFIX
+## install              copy the library, the command and the simulated driver below PREFIX
 install: all $(SIM_CUDA)
 	install -d '$(DESTDIR)$(PREFIX)/lib/libturbo/sim' '$(DESTDIR)$(PREFIX)/bin'
 	install -m 755 $(LIBTURBO) '$(DESTDIR)$(PREFIX)/lib/libturbo.so'
