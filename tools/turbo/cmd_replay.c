@@ -11,6 +11,7 @@
 
 #define MODES_MAX 16
 #define TRACE_COLUMNS 30
+#define SIM_LIMIT_MOST (2ull << 40) /* what the simulated devices can have */
 
 struct arguments {
 	const char **trace;
@@ -145,8 +146,8 @@ static int check_arguments(const struct arguments *a)
 		return usage_error("replay", "-o is for --generate and --import");
 	if (!makes && !a->traces)
 		return usage_error("replay", "no TRACE to replay");
-	if (a->sim && a->limit && a->limit < 1 << 20)
-		return usage_error("replay", "--limit with --sim is at least 1M");
+	if (a->sim && a->limit && (a->limit < 1 << 20 || a->limit > SIM_LIMIT_MOST))
+		return usage_error("replay", "--limit with --sim is from 1M to 2T");
 	return 0;
 }
 

@@ -78,7 +78,8 @@ static bool set_sim(const struct replay_request *q)
 	char dir[PATH_MAX], text[2 * PATH_MAX];
 	const char *old = getenv("LD_LIBRARY_PATH");
 	if (!replay_sim_find(dir, sizeof(dir))) {
-		failure("replay", "no simulated driver (sim/libcuda.so.1) beside this command");
+		failure("replay",
+				"no simulated driver (sim/libcuda.so.1) beside this command: `make demo` builds it");
 		return false;
 	}
 	snprintf(text, sizeof(text), "%s%s%s", dir, old && *old ? ":" : "", old ? old : "");
