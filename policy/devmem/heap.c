@@ -18,6 +18,8 @@ static void defaults(struct heap *heap, const struct heap_tune *tune)
 		t->chunk = 16 * MIB;
 	if (t->chunk < heap->to.grain)
 		t->chunk = heap->to.grain;
+	if (!t->chunks)
+		t->chunks = 768;
 	if (!t->small)
 		t->small = MIB;
 	if (!t->bins)

@@ -30,6 +30,8 @@ struct heap_backend {
 	int (*unreserve)(void *arg, uint64_t va, size_t bytes);
 	int (*chunk_create)(void *arg, size_t bytes, uint64_t *handle);
 	int (*chunk_release)(void *arg, uint64_t handle);
+	/* May be NULL. About how much chunk_create() could still give; SIZE_MAX: not known. */
+	size_t (*available)(void *arg);
 	/* The whole chunk at `va`; a chunk may be mapped at several addresses. */
 	int (*map)(void *arg, uint64_t va, size_t bytes, uint64_t handle);
 	int (*unmap)(void *arg, uint64_t va, size_t bytes); /* what one map() mapped */
@@ -54,10 +56,11 @@ struct heap_stream; /* the blocks that belong to one stream's order */
 /* What may be chosen; 0 takes the default. HEAP.md has the figures behind the defaults. */
 struct heap_tune {
 	size_t chunk;      /* physical memory comes in chunks of at most this size, a multiple of the grain */
+	unsigned chunks;   /* which is made smaller until the whole device is at least so many chunks */
 	size_t small;      /* smaller requests have chunks of one grain to themselves; >= 1 MiB */
 	unsigned bins;     /* free blocks that a stream keeps in front of the heap */
 	unsigned views;    /* stitched views that are kept, in use or not */
-	uint64_t block_ns; /* the longest that one heap_alloc() waits for the device when memory is out */
+	uint64_t block_ns; /* the longest that one call waits for the device when memory is out */
 };
 
 /* May the miss order make one stream wait for another (pool attribute
@@ -108,8 +111,13 @@ struct heap_view_of {
 bool heap_look(struct heap *heap, uint64_t va, struct heap_view_of *out);
 
 /* Give physical memory back until at most `keep` bytes are reserved; returns bytes given back.
- * Only chunks whose last use has passed. */
-size_t heap_trim(struct heap *heap, size_t keep);
+ * Only chunks whose last use has passed, which is waited for `ns` at most. */
+size_t heap_trim(struct heap *heap, size_t keep, uint64_t ns);
+#define HEAP_TRIM_NS 5000000ull /* that is enough for streams that have nothing to do */
+
+/* Memory is out for somebody else: all is given back that can be. If that is nothing, streams are waited for
+ * until something is, as long as one heap_alloc() would. To be called again while it helps. */
+size_t heap_make_room(struct heap *heap);
 
 /* Calls access() again over all that is mapped: the peers have changed. The first error ends it. */
 int heap_access_again(struct heap *heap);

@@ -6,7 +6,10 @@
  */
 #include <stdlib.h>
 
+#include "clock.h"
 #include "heap_impl.h"
+
+#define SLICE_NS 10000000ull
 
 /* The addresses of a claim are none again; `lost`: they are in no state to be used. */
 static void put_none(struct heap *heap, struct block *b, bool lost)
@@ -27,25 +30,48 @@ static bool discard(struct heap *heap, struct chunk *c)
 	return ok;
 }
 
-/* Chunks of about the same size, none above `largest`, for the addresses of `b`. */
+static size_t power_of_two(size_t n)
+{
+	return n ? (size_t)1 << (63 - __builtin_clzll(n)) : 0;
+}
+
+/* How large the chunks are that are made for a request. A block pins the chunks that it begins and ends in, so they
+ * are about as large as the block, and small where there is little memory. [grow] */
+static size_t chunk_size(struct heap *heap, const struct block *none, size_t request, size_t largest)
+{
+	size_t grain = heap->to.grain, device = heap->space[SPACE_LARGE].bytes / 2;
+	if (largest <= grain || request < 2 * grain || none->bytes <= grain)
+		return grain;
+	size_t left = heap->to.available ? CALL(heap, available) : SIZE_MAX;
+	if (left > device)
+		left = device > heap->reserved ? device - heap->reserved : 0;
+	size_t all = heap->reserved + left, most = power_of_two(all / heap->tune.chunks);
+	size_t size = power_of_two(request) * (left > all / 2 ? 2 : 1);
+	size = size < most ? size : most;
+	size = size < largest ? size : largest;
+	return size > grain ? size : grain;
+}
+
+/* Chunks of at most `largest` for the addresses of `b`, which meet at its multiples: blocks of such sizes
+ * do not lie across. */
 static struct chunk **lay_out(struct heap *heap, const struct block *b, size_t largest, size_t *count)
 {
-	size_t grain = heap->to.grain, n = (b->bytes + largest - 1) / largest;
-	size_t grains = b->bytes / grain, at = 0;
-	struct chunk **c = calloc(n, sizeof(*c));
-	for (size_t i = 0; c && i < n; i++) {
-		size_t share = grains * (i + 1) / n - grains * i / n;
-		c[i] = calloc(1, sizeof(**c));
-		if (!c[i]) {
-			while (i-- > 0)
-				free(c[i]);
+	uint64_t base = heap->space[b->space].base, end = b->va + b->bytes;
+	struct chunk **c = calloc(b->bytes / largest + 2, sizeof(*c));
+	size_t n = 0;
+	for (uint64_t at = b->va; c && at < end; n++) {
+		uint64_t to = end - at <= largest ? end : base + ((at - base) / largest + 1) * largest;
+		c[n] = calloc(1, sizeof(**c));
+		if (!c[n]) {
+			while (n-- > 0)
+				free(c[n]);
 			free(c);
 			return NULL;
 		}
-		c[i]->home = b->va + at;
-		c[i]->bytes = share * grain;
-		c[i]->space = b->space;
-		at += c[i]->bytes;
+		c[n]->home = at;
+		c[n]->bytes = to - at;
+		c[n]->space = b->space;
+		at = to;
 	}
 	*count = n;
 	return c;
@@ -75,11 +101,11 @@ static int make(struct heap *heap, const struct block *b, struct chunk **c, size
 	return r;
 }
 
-int chunk_grow(struct heap *heap, struct block *none, size_t largest)
+int chunk_grow(struct heap *heap, struct block *none, size_t request, size_t largest)
 {
 	size_t n = 0;
 	bool lost = false;
-	struct chunk **c = lay_out(heap, none, largest, &n);
+	struct chunk **c = lay_out(heap, none, chunk_size(heap, none, request, largest), &n);
 	int r = HEAP_NO_MEMORY;
 	pthread_mutex_lock(&heap->lock);
 	bool leaves = c && space_leaves(heap, none->space, none->va, none->bytes);
@@ -223,22 +249,55 @@ size_t chunk_release(struct heap *heap, size_t want)
 	return given;
 }
 
-size_t heap_trim(struct heap *heap, size_t keep)
+/* Gives back what is over, until at most `keep` bytes are reserved. [grow] */
+static size_t trim_now(struct heap *heap, size_t keep)
 {
-	size_t given = 0;
-	pthread_mutex_lock(&heap->grow);
+	if (atomic_load_explicit(&heap->dead, memory_order_relaxed))
+		return 0;
 	pthread_mutex_lock(&heap->lock);
-	bool more = heap->reserved > keep && !atomic_load_explicit(&heap->dead, memory_order_relaxed);
+	bool more = heap->reserved > keep;
 	for (unsigned i = 0; more && i < SPACE_HOMES; i++)
 		bin_drain_all(heap, i);
 	pthread_mutex_unlock(&heap->lock);
-	if (more) {
-		mark_refresh(heap, NULL);
-		pthread_mutex_lock(&heap->lock);
-		size_t want = heap->reserved > keep ? heap->reserved - keep : 0;
-		pthread_mutex_unlock(&heap->lock);
-		given = chunk_release(heap, want);
+	if (!more)
+		return 0;
+	mark_refresh(heap, NULL);
+	pthread_mutex_lock(&heap->lock);
+	size_t want = heap->reserved > keep ? heap->reserved - keep : 0;
+	pthread_mutex_unlock(&heap->lock);
+	return chunk_release(heap, want);
+}
+
+/* The same, and waits at most `ns` for streams until `enough` is given back or no more reserved than `keep`. The
+ * mark that trim_now() records on an idle stream passes a little later. [grow] */
+static size_t trim(struct heap *heap, size_t keep, size_t enough, uint64_t ns)
+{
+	uint64_t end = clock_ns() + ns, now;
+	size_t given = trim_now(heap, keep);
+	/* Under grow nobody else makes memory: `reserved` is read without the lock. */
+	while (given < enough && heap->reserved > keep && (now = clock_ns()) < end) {
+		/* Not to the end for one stream, when another may have finished. */
+		if (!mark_wait_most(heap, NULL, end - now < SLICE_NS ? end - now : SLICE_NS))
+			break;
+		given += trim_now(heap, keep);
 	}
+	return given;
+}
+
+size_t heap_trim(struct heap *heap, size_t keep, uint64_t ns)
+{
+	pthread_mutex_lock(&heap->grow);
+	size_t given = trim(heap, keep, SIZE_MAX, ns);
+	pthread_mutex_unlock(&heap->grow);
+	return given;
+}
+
+size_t heap_make_room(struct heap *heap)
+{
+	pthread_mutex_lock(&heap->grow);
+	size_t given = trim(heap, 0, SIZE_MAX, HEAP_TRIM_NS);
+	if (!given)
+		given = trim(heap, 0, 1, heap->tune.block_ns);
 	pthread_mutex_unlock(&heap->grow);
 	return given;
 }

@@ -187,6 +187,7 @@ struct heap {
 	uint64_t misses, steals, waits, stitches, view_hits, trims, blocks;
 	struct view *idle, *idle_last; /* least recently used first */
 	struct view *busy, *newest;
+	bool cramped; /* [grow] a view found no addresses, because of views that the device may still use */
 	unsigned views;
 	size_t chunks;
 	struct block *spare; /* records; chained by `chain` */
@@ -272,16 +273,17 @@ void mark_refresh_closed(struct heap *heap);
 void mark_forgive(struct heap *heap); /* no stream refuses any more. [grow] */
 /* The stream waits until what `owner` freed at `epoch` is over. False: it refuses. [grow] */
 bool mark_order(struct heap *heap, struct heap_stream *s, struct heap_stream *owner, uint64_t epoch);
-/* Waits, at most `ns`, for the mark that lets most memory go; false: there is none, or it did not pass.
- * Lets go of grow meanwhile. [grow] */
+/* Waits, at most `ns`, for the mark of another stream (`s` NULL: of any) that lets most memory go; false: there
+ * is none, or it did not pass. Lets go of grow meanwhile. [grow] */
 bool mark_wait_most(struct heap *heap, struct heap_stream *s, uint64_t ns);
 /* The last mark on a stream that is about to go. [grow] */
 void mark_last(struct heap *heap, struct heap_stream *s);
 
 /* ---- heap_chunk.c: physical memory. [grow] ---- */
-/* Memory for a claim of none-addresses that begins and ends at a grain. 0: it is a claim of free memory.
- * Else nothing is left behind, and the addresses are none again. */
-int chunk_grow(struct heap *heap, struct block *none, size_t largest);
+/* Memory for a claim of none-addresses that begins and ends at a grain, for a block of `request` bytes, in chunks
+ * of at most `largest`. 0: it is a claim of free memory. Else nothing is left behind, and the addresses are
+ * none again. */
+int chunk_grow(struct heap *heap, struct block *none, size_t request, size_t largest);
 /* Gives back chunks that are over for all until `want` bytes are; returns how many bytes were. */
 size_t chunk_release(struct heap *heap, size_t want);
 
@@ -329,7 +331,7 @@ int miss_alloc(struct heap_stream *s, size_t bytes, struct block **out);
 /* A backend call, counted. */
 #define CALL(heap, member, ...)                                          \
 	(atomic_fetch_add_explicit(&(heap)->calls, 1, memory_order_relaxed), \
-	 (heap)->to.member((heap)->to.arg, __VA_ARGS__))
+	 (heap)->to.member((heap)->to.arg __VA_OPT__(, ) __VA_ARGS__))
 #define MAP_CALL(heap, member, ...) \
 	(atomic_fetch_add_explicit(&(heap)->map_calls, 1, memory_order_relaxed), CALL(heap, member, __VA_ARGS__))
 

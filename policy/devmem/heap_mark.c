@@ -235,13 +235,14 @@ bool mark_order(struct heap *heap, struct heap_stream *s, struct heap_stream *ow
 	return ok;
 }
 
-/* The stream with most free bytes that are not over yet. [lock] */
+/* The stream with most free bytes that are not over yet; with `s` NULL one without any, but views, is one, too.
+ * [lock] */
 static struct heap_stream *most(struct heap *heap, const struct heap_stream *s)
 {
 	struct heap_stream *best = NULL;
 	size_t bytes = 0;
 	for (struct heap_stream *t = heap->streams; t; t = t->next) {
-		size_t n = t->index[SPACE_LARGE].bytes + t->index[SPACE_SMALL].bytes;
+		size_t n = t->index[SPACE_LARGE].bytes + t->index[SPACE_SMALL].bytes + !s;
 		if (t != s && t->mark_count && n > bytes) {
 			best = t;
 			bytes = n;

@@ -1,8 +1,7 @@
 /*
  * heap_miss.c - an allocation that the stream's bins cannot serve, from the cheapest way to the last.
  */
-#include <time.h>
-
+#include "clock.h"
 #include "heap_impl.h"
 
 #define WAITS 32 /* waits for the device of one allocation, at most */
@@ -110,7 +109,7 @@ static int prepare(struct plan *p)
 		at = &(*at)->chain;
 	*at = fresh->chain;
 	p->fresh = NULL;
-	r = chunk_grow(heap, fresh, p->chunk ? p->chunk : heap->to.grain);
+	r = chunk_grow(heap, fresh, p->bytes, p->chunk ? p->chunk : heap->to.grain);
 	if (!r) {
 		fresh->chain = *at;
 		*at = fresh;
@@ -285,8 +284,11 @@ static int attempt(const struct miss *m, struct block **out)
 		if (m->hard || (i == m->space && (look || m->wait)))
 			bin_drain_all(heap, i);
 	pthread_mutex_unlock(&heap->lock);
+	/* What is the stream's own must be over, too, before it can be unmapped. */
 	if (look)
-		mark_refresh(heap, m->s);
+		mark_refresh(heap, m->hard ? NULL : m->s);
+	if (m->hard)
+		(void)view_evict(heap, UINT32_MAX);
 	pthread_mutex_lock(&heap->lock);
 	*out = now(heap, m->s, m->space, m->bytes);
 	pthread_mutex_unlock(&heap->lock);
@@ -296,26 +298,19 @@ static int attempt(const struct miss *m, struct block **out)
 	return m->space == SPACE_LARGE ? large_ways(m, out) : small_ways(m, out);
 }
 
-static uint64_t now_ns(void)
-{
-	struct timespec t;
-	clock_gettime(CLOCK_MONOTONIC, &t);
-	return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
-}
-
 static int miss_grow(struct miss *m, struct block **out)
 {
 	struct heap *heap = m->s->heap;
 	uint64_t end = 0;
 	bool asked = !heap->to.pressure;
+	heap->cramped = false;
 	for (unsigned waits = 0;;) {
 		int r = attempt(m, out);
 		if (r != HEAP_NO_MEMORY)
 			return r;
 		if (!m->hard) {
 			m->hard = true;
-			end = now_ns() + heap->tune.block_ns;
-			(void)view_evict(heap, UINT32_MAX);
+			end = clock_ns() + heap->tune.block_ns;
 			continue;
 		}
 		/* Chunks of another shape than what is needed. */
@@ -326,9 +321,11 @@ static int miss_grow(struct miss *m, struct block **out)
 			if (CALL(heap, pressure, m->bytes))
 				continue;
 		}
+		/* What its own last use holds up: a chunk of another shape, and a view's addresses. */
+		bool own = m->space == SPACE_SMALL || heap->cramped;
 		/* Others may use up at once what each wait brings. */
-		uint64_t at = now_ns();
-		if (at >= end || waits++ == WAITS || !mark_wait_most(heap, m->s, end - at))
+		uint64_t at = clock_ns();
+		if (at >= end || waits++ == WAITS || !mark_wait_most(heap, own ? NULL : m->s, end - at))
 			return r;
 	}
 }

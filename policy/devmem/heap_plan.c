@@ -10,7 +10,7 @@
 
 #include "heap_impl.h"
 
-/* More than what is needed is made at once, up to this part of what there is: fewer, larger chunks. */
+/* More than what is needed is made at once, up to this part of what there is: fewer, larger chunks, and whole ones. */
 #define AHEAD 128
 /* Free memory that may stay unused for the sake of a block that needs no view: this part of what is used. */
 #define LOOSE 64
@@ -210,12 +210,15 @@ static bool claim_fresh(struct plan *p, struct block *none, size_t bytes)
 {
 	if (!none || !record_reserve(p->heap, 2))
 		return false;
-	size_t ahead = p->heap->reserved / AHEAD, grain = p->heap->to.grain;
-	if (ahead > p->heap->tune.chunk)
-		ahead = p->heap->tune.chunk;
+	size_t ahead = p->heap->reserved / AHEAD, grain = p->heap->to.grain, chunk = p->heap->tune.chunk;
+	if (ahead > chunk)
+		ahead = chunk;
 	bytes = round_up(bytes, grain);
+	size_t at = none->va - p->heap->space[SPACE_LARGE].base + bytes, rest = round_up(at, chunk) - at;
 	if (!p->exact && bytes < ahead)
 		bytes = ahead / grain * grain;
+	else if (!p->exact && rest <= ahead)
+		bytes += rest;
 	if (bytes > none->bytes)
 		bytes = none->bytes;
 	struct block *b = range_carve(p->heap, none, none->va, bytes);

@@ -192,8 +192,10 @@ static struct block *addresses(struct heap *heap, size_t bytes)
 			return b;
 		if (!view_evict(heap, 8)) {
 			mark_refresh(heap, NULL);
-			if (!view_evict(heap, 8))
+			if (!view_evict(heap, 8)) {
+				heap->cramped = true;
 				return NULL;
+			}
 		}
 	}
 }

@@ -141,9 +141,9 @@ void pool_current_changed(void)
 
 /* ---- giving back ---- */
 
-static size_t trim(struct stream_device *dev, size_t keep)
+static size_t trim(struct stream_device *dev, size_t keep, uint64_t ns)
 {
-	size_t bytes = heap_trim(stream_device_heap(dev), keep);
+	size_t bytes = heap_trim(stream_device_heap(dev), keep, ns);
 	stats_add(STATS_DEVMEM_STREAM_RELEASED, bytes);
 	return bytes;
 }
@@ -154,7 +154,7 @@ size_t pool_trim(CUmemoryPool pool, size_t keep)
 	struct heap_usage usage;
 	if (!dev)
 		return keep;
-	trim(dev, keep);
+	trim(dev, keep, HEAP_TRIM_NS);
 	heap_usage(stream_device_heap(dev), &usage);
 	return keep > usage.reserved ? keep - usage.reserved : 0;
 }
@@ -187,5 +187,5 @@ void pool_synchronized(struct stream_device *dev)
 {
 	size_t reserved, keep = keep_bytes(dev, &reserved);
 	if (reserved > keep)
-		trim(dev, keep);
+		trim(dev, keep, 0);
 }

@@ -54,7 +54,7 @@ size_t stream_held_bytes(int device)
 size_t stream_release(int device)
 {
 	struct stream_device *dev = serving() ? stream_device_at(device) : NULL;
-	return dev ? heap_trim(stream_device_heap(dev), 0) : 0;
+	return dev ? heap_make_room(stream_device_heap(dev)) : 0;
 }
 
 bool stream_make_room(CUmemoryPool pool, CUstream stream, bool per_thread)

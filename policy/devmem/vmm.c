@@ -15,7 +15,8 @@ bool vmm_driver_complete(void)
 		   REAL_HAS(cuStreamWaitEvent) && REAL_HAS(cuCtxRecordEvent) && REAL_HAS(cuCtxPushCurrent_v2) &&
 		   REAL_HAS(cuCtxPopCurrent_v2) && REAL_HAS(cuCtxGetDevice) && REAL_HAS(cuCtxSynchronize) &&
 		   REAL_HAS(cuDevicePrimaryCtxGetState) && REAL_HAS(cuDevicePrimaryCtxRetain) &&
-		   REAL_HAS(cuDevicePrimaryCtxRelease_v2) && REAL_HAS(cuDeviceGetAttribute);
+		   REAL_HAS(cuDevicePrimaryCtxRelease_v2) && REAL_HAS(cuDeviceGetAttribute) &&
+		   REAL_HAS(cuMemGetInfo_v2);
 }
 
 static int code(CUresult r)
@@ -65,6 +66,18 @@ static int chunk_release(void *arg, uint64_t handle)
 {
 	(void)arg;
 	return code(RELAXED(REAL(cuMemRelease)(handle)));
+}
+
+/* The driver's answer is about the current context's device. */
+static size_t available(void *arg)
+{
+	struct vmm_device *dev = arg;
+	CUdevice current;
+	size_t left, total;
+	if (REAL(cuCtxGetDevice)(&current) != CUDA_SUCCESS || current != dev->ordinal ||
+		RELAXED(REAL(cuMemGetInfo_v2)(&left, &total)) != CUDA_SUCCESS)
+		return SIZE_MAX;
+	return left;
 }
 
 /* Some of what is mapped now, for vmm_device_alive(). The heap makes one call at a time. */
@@ -185,6 +198,7 @@ bool vmm_device_init(struct vmm_device *dev, int ordinal)
 		.unreserve = unreserve,
 		.chunk_create = chunk_create,
 		.chunk_release = chunk_release,
+		.available = available,
 		.map = map,
 		.unmap = unmap,
 		.access = give_access,

@@ -47,7 +47,8 @@ static inline int open_with(size_t device, const struct heap_tune *tune)
 static inline int setup(void **state)
 {
 	(void)state;
-	return open_with(GIB, NULL);
+	/* Chunks as large as on a large device. */
+	return open_with(GIB, &(struct heap_tune){.chunks = 64});
 }
 
 static inline int teardown(void **state)

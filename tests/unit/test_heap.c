@@ -45,7 +45,7 @@ static void bad_arguments(void **state)
 	put(1, big);
 	assert_int_equal(heap_free(heap, hs[0], big), HEAP_UNKNOWN);
 	/* Still unknown when the block has gone back into the heap. */
-	assert_int_equal(heap_trim(heap, 0), 0);
+	assert_int_equal(heap_trim(heap, 0, 0), 0);
 	assert_int_equal(heap_free(heap, hs[0], big), HEAP_UNKNOWN);
 	assert_int_equal(usage().live, before.live - 64 * KIB - 8 * MIB);
 }
@@ -237,14 +237,14 @@ static void trim_gives_back_what_is_over(void **state)
 	(void)state;
 	uint64_t a = get(0, 200 * MIB), b = get(0, 10 * MIB), c = get(1, 100 * KIB);
 	put(0, a);
-	assert_int_equal(heap_trim(heap, 0), 0);
+	assert_int_equal(heap_trim(heap, 0, 0), 0);
 	fake_check(heap);
 	fake_sync(&fake);
 	size_t reserved = usage().reserved;
-	size_t given = heap_trim(heap, reserved - 50 * MIB);
+	size_t given = heap_trim(heap, reserved - 50 * MIB, 0);
 	fake_check(heap);
 	assert_in_range(given, 50 * MIB, 66 * MIB);
-	given += heap_trim(heap, 0);
+	given += heap_trim(heap, 0, 0);
 	fake_check(heap);
 	assert_true(given >= 184 * MIB);
 	assert_int_equal(usage().reserved, reserved - given);
@@ -252,7 +252,7 @@ static void trim_gives_back_what_is_over(void **state)
 	put(0, b);
 	put(1, c);
 	fake_sync(&fake);
-	heap_trim(heap, 0);
+	heap_trim(heap, 0, 0);
 	assert_int_equal(usage().reserved, 0);
 	assert_int_equal(fake.used, 0);
 	put(0, get(0, 300 * MIB));
@@ -276,7 +276,7 @@ static void usage_follows(void **state)
 	assert_int_equal(usage().live, 0);
 	size_t high = usage().reserved_high;
 	fake_sync(&fake);
-	heap_trim(heap, 0);
+	heap_trim(heap, 0, 0);
 	assert_int_equal(usage().reserved_high, high);
 	heap_usage_reset_high(heap, false, true);
 	assert_int_equal(usage().reserved_high, usage().reserved);

@@ -80,7 +80,7 @@ static void after_abandon_nothing_is_called(void **state)
 	assert_int_equal(heap_free(h, s, va), HEAP_UNKNOWN);
 	assert_int_equal(heap_alloc(s, 10 * MIB, &va), HEAP_INVALID);
 	assert_false(heap_find(h, va, &base, &bytes));
-	assert_int_equal(heap_trim(h, 0), 0);
+	assert_int_equal(heap_trim(h, 0, 0), 0);
 	heap_stream_close(s);
 	heap_destroy(h);
 	assert_int_equal(f.calls, calls);
@@ -116,7 +116,7 @@ static void steps(void)
 	if (!try_get(1, 50 * MIB, &big))
 		put(1, big);
 	fake_run(&fake, fs[0], 30);
-	heap_trim(heap, 100 * MIB);
+	heap_trim(heap, 100 * MIB, 0);
 	fake_check(heap);
 	(void)try_get(3, 64 * MIB, &last);
 	for (int i = 0; i < 3; i++)
@@ -128,7 +128,7 @@ static void steps(void)
 	if (last)
 		put(3, last);
 	fake_sync(&fake);
-	heap_trim(heap, 0);
+	heap_trim(heap, 0, 0);
 	fake_check(heap);
 }
 
@@ -139,7 +139,7 @@ static void any_call_may_fail(void **state)
 	static const int codes[] = {700, HEAP_NO_MEMORY};
 	for (int c = 0; c < 2; c++)
 		for (uint64_t n = 1;; n++) {
-			assert_int_equal(open_with(160 * MIB, &(struct heap_tune){.block_ns = 1000}), 0);
+			assert_int_equal(open_with(160 * MIB, &(struct heap_tune){.block_ns = 1000, .chunks = 10}), 0);
 			uint64_t before = fake.calls;
 			fake.fail_with = codes[c];
 			fake.fail_at = before + n;

@@ -181,7 +181,7 @@ static void rarely(struct actor *a)
 	struct rig *rig = a->rig;
 	struct heap_usage u;
 	switch (below(a, 10)) {
-	case 0: heap_trim(rig->heap, below(a, 2) ? 0 : below(a, rig->device)); break;
+	case 0: heap_trim(rig->heap, below(a, 2) ? 0 : below(a, rig->device), 0); break;
 	case 1: heap_reuse_set(rig->heap, (unsigned)below(a, 4)); break;
 	case 2: fake_capture(&rig->fake, rig->fs[below(a, STREAMS)], below(a, 4) == 0); break;
 	case 3:
@@ -230,6 +230,7 @@ static void open_rig(struct rig *rig, uint64_t *random, unsigned threads, bool f
 	for (int i = 0; i < 12; i++)
 		rig->palette[i] = 1 + below(&dice, (size_t)4096 << below(&dice, 13));
 	struct heap_tune tune = {.chunk = (2 * MIB) << below(&dice, 5),
+							 .chunks = 1u << below(&dice, 10),
 							 .bins = 4 + (unsigned)below(&dice, 300),
 							 .views = 1 + (unsigned)below(&dice, 30),
 							 .block_ns =
@@ -263,10 +264,10 @@ static void close_rig(struct rig *rig)
 	fake_check(rig->heap);
 	fake_sync(&rig->fake);
 	heap_reuse_set(rig->heap, HEAP_REUSE_DONE);
-	heap_trim(rig->heap, 0);
+	heap_trim(rig->heap, 0, 0);
 	for (int i = 0; i < STREAMS; i++)
 		fake_capture(&rig->fake, rig->fs[i], false);
-	heap_trim(rig->heap, 0);
+	heap_trim(rig->heap, 0, 0);
 	fake_check(rig->heap);
 	heap_usage(rig->heap, &u);
 	/* All that was ever made is gone, but for what a failing call left in no state to be used. */

@@ -85,6 +85,16 @@ static int do_create(void *arg, size_t bytes, uint64_t *handle)
 	LEAVE;
 }
 
+static size_t do_available(void *arg)
+{
+	struct fake *f = arg;
+	pthread_mutex_lock(&f->lock);
+	size_t left = f->device - f->used;
+	f->us += 3.6;
+	pthread_mutex_unlock(&f->lock);
+	return left;
+}
+
 static void maybe_free(struct fake *f, struct fake_chunk *c)
 {
 	if (!c->released || c->maps)
@@ -182,6 +192,7 @@ void fake_open(struct fake *f, size_t device, struct heap_backend *backend)
 									 .unreserve = do_unreserve,
 									 .chunk_create = do_create,
 									 .chunk_release = do_release,
+									 .available = do_available,
 									 .map = do_map,
 									 .unmap = do_unmap,
 									 .access = do_access};

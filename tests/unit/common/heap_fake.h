@@ -27,7 +27,9 @@ struct fake {
 	pthread_mutex_t lock;
 	size_t device, used; /* bytes */
 	bool loose;          /* no book-keeping of use: for many large blocks */
-	bool frozen;         /* mark_block() does not make streams go on */
+	bool frozen;         /* mark_block() does not make streams go on: it fails, */
+	bool busy;           /* or waits in vain */
+	uint64_t waited_ns;  /* in vain */
 	uint64_t next_va, first_va;
 	struct fake_map **page; /* by grain of address */
 	struct fake_chunk *chunks;

@@ -1,6 +1,7 @@
 /* heap_fake_streams.c - streams of the fake device: marks, and what the program does on them. */
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #include "heap_fake_impl.h"
 
@@ -80,12 +81,18 @@ static int do_mark_block(void *arg, void *mark, uint64_t ns)
 {
 	ENTER;
 	struct fake_mark *m = mark;
-	(void)ns;
+	bool busy = f->busy && !r;
 	if (f->frozen && !r)
 		r = HEAP_INVALID;
-	if (!r)
+	if (!r && !busy)
 		fake_run_to(f, &f->stream[m->stream], m->at);
 	f->blocks++;
+	if (busy) {
+		f->waited_ns += ns;
+		pthread_mutex_unlock(&f->lock);
+		nanosleep(&(struct timespec){0, (long)ns}, NULL);
+		return r;
+	}
 	LEAVE;
 }
 
