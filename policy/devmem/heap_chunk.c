@@ -36,7 +36,8 @@ static size_t power_of_two(size_t n)
 }
 
 /* How large the chunks are that are made for a request. A block pins the chunks that it begins and ends in, so they
- * are about as large as the block, and small where there is little memory. [grow] */
+ * are not larger than the block once half of the memory is in use, and small where there is little memory. The
+ * smallest blocks, which pin most, never have large ones. [grow] */
 static size_t chunk_size(struct heap *heap, const struct block *none, size_t request, size_t largest)
 {
 	size_t grain = heap->to.grain, device = heap->space[SPACE_LARGE].bytes / 2;
@@ -46,7 +47,7 @@ static size_t chunk_size(struct heap *heap, const struct block *none, size_t req
 	if (left > device)
 		left = device > heap->reserved ? device - heap->reserved : 0;
 	size_t all = heap->reserved + left, most = power_of_two(all / heap->tune.chunks);
-	size_t size = power_of_two(request) * (left > all / 2 ? 2 : 1);
+	size_t size = left > all / 2 ? largest : power_of_two(request);
 	size = size < most ? size : most;
 	size = size < largest ? size : largest;
 	return size > grain ? size : grain;

@@ -211,6 +211,8 @@ static bool claim_fresh(struct plan *p, struct block *none, size_t bytes)
 	if (!none || !record_reserve(p->heap, 2))
 		return false;
 	size_t ahead = p->heap->reserved / AHEAD, grain = p->heap->to.grain, chunk = p->heap->tune.chunk;
+	if (p->bytes < 2 * grain) /* in chunks of one grain, which cost the most */
+		ahead = 0;
 	if (ahead > chunk)
 		ahead = chunk;
 	bytes = round_up(bytes, grain);
