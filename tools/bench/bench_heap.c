@@ -83,9 +83,21 @@ static void do_drop(void *arg, void *mark)
 
 static struct heap *heap_new(void)
 {
-	static const struct heap_backend backend = {NULL,       2 * MIB, do_reserve, on_range, do_create,
-												do_release, do_map,  on_range,   on_range, do_mark,
-												do_done,    do_wait, do_block,   do_drop,  NULL};
+	static const struct heap_backend backend = {
+		.grain = 2 * MIB,
+		.reserve = do_reserve,
+		.unreserve = on_range,
+		.chunk_create = do_create,
+		.chunk_release = do_release,
+		.map = do_map,
+		.unmap = on_range,
+		.access = on_range,
+		.mark = do_mark,
+		.mark_done = do_done,
+		.mark_wait = do_wait,
+		.mark_block = do_block,
+		.mark_drop = do_drop,
+	};
 	struct heap *heap = heap_create(&backend, (size_t)141 << 30);
 	if (!heap) {
 		fprintf(stderr, "bench_heap: no heap\n");
