@@ -246,6 +246,24 @@ static void primary_released(CUdevice device, CUresult status)
 	errno = saved;
 }
 
+/* A reset takes what libturbo keeps along with the program's own memory; it is given back before
+ * where that costs no wait. */
+static void before_reset(CUdevice device)
+{
+	int saved;
+
+	if (guard_inside() || !life_cuda())
+		return;
+	saved = enter();
+	devmem_resetting(device);
+	leave(saved);
+}
+
+static void before_release(CUdevice device)
+{
+	(void)device; /* whether it is the last one is not known */
+}
+
 /* Threads of the policies' own must not use a context that is going. */
 static bool quiet_begin(void)
 {
@@ -268,12 +286,13 @@ static void quiet_end(bool begun)
 	errno = saved;
 }
 
-#define PRIMARY(symbol, told)                     \
+#define PRIMARY(symbol, before, told)             \
 	TURBO_EXPORT CUresult symbol(CUdevice device) \
 	{                                             \
 		CUresult status;                          \
 		bool quiet;                               \
 		stats_call(HOOK_##symbol);                \
+		before(device);                           \
 		quiet = quiet_begin();                    \
 		status = REAL(symbol)(device);            \
 		told(device, status);                     \
@@ -281,7 +300,7 @@ static void quiet_end(bool begun)
 		return status;                            \
 	}
 
-PRIMARY(cuDevicePrimaryCtxReset, primary_reset)
-PRIMARY(cuDevicePrimaryCtxReset_v2, primary_reset)
-PRIMARY(cuDevicePrimaryCtxRelease, primary_released)
-PRIMARY(cuDevicePrimaryCtxRelease_v2, primary_released)
+PRIMARY(cuDevicePrimaryCtxReset, before_reset, primary_reset)
+PRIMARY(cuDevicePrimaryCtxReset_v2, before_reset, primary_reset)
+PRIMARY(cuDevicePrimaryCtxRelease, before_release, primary_released)
+PRIMARY(cuDevicePrimaryCtxRelease_v2, before_release, primary_released)

@@ -119,6 +119,15 @@ void devmem_synchronized(CUcontext ctx, uint64_t token)
 	leave(e);
 }
 
+void devmem_resetting(int device)
+{
+	if (mode_now() == DEVMEM_OFF || device < 0 || device >= SPACE_DEVICES)
+		return;
+	struct entry e = enter();
+	keeper_release_all(device);
+	leave(e);
+}
+
 void devmem_no_memory(size_t bytes)
 {
 	CUdevice device;

@@ -44,6 +44,9 @@ uint64_t devmem_synchronizing(CUcontext ctx);
 #define DEVMEM_SYNC_NONE UINT64_MAX
 void devmem_synchronized(CUcontext ctx, uint64_t token);
 
+/* cuDevicePrimaryCtxReset is about to be called: where the device is idle it finds no memory of ours. */
+void devmem_resetting(int device);
+
 /*
  * Around a call that is the driver's own and may need device memory (room.c). Began before the call. When that
  * finds no memory: true, something was given back on the device (-1: the current context's), and

@@ -25,6 +25,7 @@
 #define TICK_NS 250000000ull
 #define PATIENCE_NS 20000000ull /* for the records to pass: an idle device needs microseconds */
 #define QUIET_NS 2000000000ull
+#define RESET_PATIENCE_NS 1000000ull
 #define STACK_BYTES ((size_t)256 << 10)
 #define STACK_BYTES_MOST ((size_t)256 << 20)
 
@@ -242,6 +243,12 @@ void keeper_after_wait(struct space *s)
 	uint64_t now = clock_ns(), before = now > CACHE_IDLE_NS ? now - CACHE_IDLE_NS : 0;
 	if (REAL_HAS(cuCtxRecordEvent) && has_old(s, before))
 		release_idle(s->device, before, 0);
+}
+
+void keeper_release_all(int device)
+{
+	if (REAL_HAS(cuCtxRecordEvent) && bound_kept(device))
+		release_idle(device, UINT64_MAX, RESET_PATIENCE_NS);
 }
 
 /* ---- the thread ---- */

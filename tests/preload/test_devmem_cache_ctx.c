@@ -89,6 +89,27 @@ static void a_primary_context_is_reset(void **state)
 	}
 }
 
+/* What is kept on an idle device goes back before the reset would take it. */
+static void a_reset_finds_nothing_kept(void **state)
+{
+	(void)state;
+	CUcontext ctx;
+	if (fx.devices < 2)
+		copy_skip("needs two devices");
+	OK(cu.cuDevicePrimaryCtxRetain(&ctx, 1));
+	OK(cu.cuCtxSetCurrent(ctx));
+	uint64_t frees = real_frees();
+	device_free(device_new(9 * MIB));
+	device_free(device_new(5 * MIB));
+	if (fx.preloaded)
+		assert_int_equal(real_frees(), frees);
+	OK(cu.cuDevicePrimaryCtxReset_v2(1));
+	if (sim.calls)
+		assert_int_equal(real_frees(), frees + 2);
+	OK(cu.cuDevicePrimaryCtxRelease_v2(1));
+	OK(cu.cuCtxSetCurrent(fx.ctx));
+}
+
 /* A kernel of a context with access may use the memory still. */
 static void a_free_waits_for_peers(void **state)
 {
@@ -176,6 +197,7 @@ int main(void)
 		EITHER(a_free_finds_the_owning_context),
 		EITHER(a_context_takes_its_memory_along),
 		EITHER(a_primary_context_is_reset),
+		EITHER(a_reset_finds_nothing_kept),
 		EITHER(a_free_waits_for_peers),
 		EITHER(a_free_waits_for_the_devices_other_contexts),
 		EITHER(a_primary_context_is_not_destroyed),
