@@ -200,10 +200,14 @@ static bool op_free(struct actor *a, struct block *b)
 {
 	if (b->tag && below(a, 4))
 		STEP(check(a, b));
-	if (below(a, 200) == 0)
+	if (below(a, 200) == 0) {
+		/* Of the heap's blocks cuMemFree waits; one that the driver served, for want of memory or
+		 * beside a capture, it frees under the work that uses it. */
+		TRY(a, cu.cuStreamSynchronize(a->stream[b->stream]));
 		TRY(a, cu.cuMemFree_v2(b->p));
-	else
+	} else {
 		TRY(a, release(a, b->p, a->stream[b->stream]));
+	}
 	a->held -= b->bytes;
 	b->p = 0;
 	return true;
