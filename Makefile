@@ -113,7 +113,7 @@ LDLIBS := -ldl -lpthread -lm
 
 # ---- sources ------------------------------------------------------------------------
 
-LIB_C := $(wildcard shim/*.c policy/*.c policy/*/*.c)
+LIB_C := $(wildcard shim/*.c policy/*.c policy/*/*.c cupti/*.c)
 LIB_S := $(wildcard shim/stubs_$(ARCH).S)
 LIB_O := $(LIB_C:%.c=$(OBJ)/%.o) $(LIB_S:%.S=$(OBJ)/%.o)
 ifneq ($(wildcard shim/hooks.def),)
@@ -121,6 +121,8 @@ LIB_O += $(OBJ)/gen/hook_stubs.o
 GENERATED := $(addprefix $(GEN)/,hook_ids.h hook_table.inc hook_stubs.S exports.map)
 endif
 TOOL_O := $(patsubst %.c,$(OBJ)/%.o,$(wildcard tools/turbo/*.c))
+# What reads timelines: a part of the command, and what its unit tests link.
+TIMELINE := $(if $(wildcard tools/timeline/*.c),$(OBJ)/tools/timeline.a)
 SIM_CUDA_O := $(patsubst %.c,$(OBJ)/%.o,$(wildcard tests/sim/cuda/*.c))
 SIM_RT_O := $(patsubst %.c,$(OBJ)/%.o,$(wildcard tests/sim/rt/*.c))
 
@@ -209,7 +211,7 @@ $(OBJ)/%.o: FLAGS = $(LIB_CFLAGS)
 $(OBJ)/tests/%.o $(OBJ)/tools/%.o: FLAGS = $(TEST_CFLAGS)
 $(OBJ)/tests/unit/%.o: FLAGS = $(UNIT_CFLAGS)
 $(OBJ)/tests/sim/cuda/%.o $(OBJ)/tests/sim/rt/%.o: FLAGS = $(SIM_CFLAGS)
-$(OBJ)/tools/turbo/%.o: FLAGS = $(LIB_CFLAGS)
+$(OBJ)/tools/turbo/%.o $(OBJ)/tools/timeline/%.o: FLAGS = $(LIB_CFLAGS)
 
 $(OBJ)/gen/%.o: $(GEN)/%.S | $(GENERATED)
 	$(call say,AS,$@)
@@ -238,9 +240,9 @@ $(ARCHIVE): $(LIB_O)
 
 # The command takes the option table and the stats format from the library's own objects. libc
 # comes first: the archive has a dlsym of its own.
-$(COMMAND): $(TOOL_O) $(ARCHIVE)
+$(COMMAND): $(TOOL_O) $(TIMELINE) $(ARCHIVE)
 	$(call say,LD,$@)
-	$(Q)$(CC) $(SAN_FLAGS) -pthread $(LDFLAGS) -o $@ $(TOOL_O) -ldl -lc $(ARCHIVE) -lz $(LDLIBS)
+	$(Q)$(CC) $(SAN_FLAGS) -pthread $(LDFLAGS) -o $@ $(TOOL_O) $(TIMELINE) -ldl -lc $(ARCHIVE) -lz $(LDLIBS)
 
 # -Bsymbolic: the real driver never calls itself through exported symbols either, so an
 # interposer must not see the simulator's inner calls.
@@ -294,14 +296,14 @@ $(OBJ)/$(1).a: $(call obj,$(wildcard $(1)/*.c))
 	$$(call say,AR,$$@)
 	$$(Q)rm -f $$@ && ar rcs $$@ $$^
 endef
-$(foreach dir,$(COMMON_DIRS),$(eval $(call common,$(dir))))
+$(foreach dir,$(COMMON_DIRS) tools/timeline,$(eval $(call common,$(dir))))
 
 # muldefs: a unit test may put a function or a table of its own in place of the library's.
-$(UNIT_TESTS): $(ARCHIVE)
+$(UNIT_TESTS): $(TIMELINE) $(ARCHIVE)
 	$(call say,LD,$@)
 	@mkdir -p $(@D)
 	$(Q)$(CC) -pthread $(SAN_FLAGS) -Wl,-z,muldefs -o $@ $(filter %.o,$^) \
-		$(COMMON) $(ARCHIVE) $(link_cmocka) -Wl,--as-needed -lz -Wl,--no-as-needed $(LDLIBS)
+		$(COMMON) $(TIMELINE) $(ARCHIVE) $(link_cmocka) -Wl,--as-needed -lz -Wl,--no-as-needed $(LDLIBS)
 
 $(SIM_TESTS): $(SIM)
 	$(call say,LD,$@)
@@ -399,7 +401,7 @@ setup-build:
 
 ## format               rewrite the C sources in the project's style
 format:
-	$(Q)find shim policy tools tests -name '*.[ch]' -exec clang-format -i {} +
+	$(Q)find shim policy cupti tools tests -name '*.[ch]' -exec clang-format -i {} +
 
 ## docs                 rewrite the option table in README.md
 docs: $(COMMAND)
