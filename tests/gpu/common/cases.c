@@ -112,8 +112,10 @@ static bool wanted(const char *name, int argc, char **argv)
 static const char *run_case(const struct case_suite *s, const struct gpu_case *c, bool *lost)
 {
 	const char *why = s->open();
-	if (why)
+	if (why) {
+		s->close();
 		return why;
+	}
 	why = c->run();
 	CUresult r = cu.cuCtxSynchronize();
 	if (!why && r != CUDA_SUCCESS)

@@ -24,7 +24,7 @@ struct gpu_case {
 struct case_suite {
 	const char *program;
 	const struct gpu_case *const *groups; /* lists of cases; NULL ends */
-	/* Around each case. A failed case is closed too. */
+	/* Around each case. A failed case is closed too, and so is a failed open. */
 	const char *(*open)(void);
 	void (*close)(void);
 	/* An option of the program's own: how many arguments it takes from argv, 0 if it is unknown. */

@@ -34,7 +34,8 @@ struct check_fixture {
 };
 extern struct check_fixture fx;
 
-/* Around each case; a case that resets the device opens it again itself. */
+/* Around each case; a case that resets the device opens it again itself. An open that failed may
+ * be closed. */
 const char *fixture_open(void);
 void fixture_close(void);
 /* Closes, and lets the primary context go, which lives on between cases. */

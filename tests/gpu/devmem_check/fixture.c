@@ -45,8 +45,22 @@ static const char *warm_kernels(void)
 	return NULL;
 }
 
+/* What an earlier context owned went with it: an open that fails half-way must not leave its
+ * handles and pointers to fixture_close. */
+static void forget(void)
+{
+	fx.ctx = NULL;
+	fx.kernels = (struct kernels){0};
+	memset(fx.stream, 0, sizeof(fx.stream));
+	fx.flag = NULL;
+	fx.flag_dev = 0;
+	slots = 0;
+	slots_at = NULL;
+}
+
 const char *fixture_open(void)
 {
+	forget();
 	TRY(cu.cuDeviceGet(&fx.dev, 0));
 	TRY(cu.cuDeviceTotalMem_v2(&fx.total, fx.dev));
 	TRY(cu.cuDevicePrimaryCtxRetain(&fx.ctx, fx.dev));
@@ -71,16 +85,24 @@ const char *fixture_open(void)
 
 void fixture_close(void)
 {
-	__atomic_store_n(fx.flag, 1, __ATOMIC_RELEASE);
+	if (fx.flag)
+		__atomic_store_n(fx.flag, 1, __ATOMIC_RELEASE);
+	if (!fx.ctx)
+		return;
 	cu.cuCtxSetCurrent(fx.ctx);
 	kernels_current = &fx.kernels;
-	cu.cuMemFree_v2(slots);
+	cu.cuMemFree_v2(slots); /* 0 is nothing to free */
 	for (int i = STREAM_A; i < STREAMS; i++)
-		cu.cuStreamDestroy_v2(fx.stream[i]);
-	cu.cuModuleUnload(fx.kernels.module);
-	cu.cuMemFreeHost(slots_at);
-	cu.cuMemFreeHost(fx.flag);
+		if (fx.stream[i])
+			cu.cuStreamDestroy_v2(fx.stream[i]);
+	if (fx.kernels.module)
+		cu.cuModuleUnload(fx.kernels.module);
+	if (slots_at)
+		cu.cuMemFreeHost(slots_at);
+	if (fx.flag)
+		cu.cuMemFreeHost(fx.flag);
 	cu.cuDevicePrimaryCtxRelease_v2(fx.dev);
+	forget();
 }
 
 void fixture_end_context(void)

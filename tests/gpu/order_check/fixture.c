@@ -27,8 +27,22 @@ static const char *warm_kernels(void)
 	return NULL;
 }
 
+/* What an earlier context owned went with it: an open that fails half-way must not leave its
+ * handles and pointers to fixture_close. */
+static void forget(void)
+{
+	fx.ctx = NULL;
+	fx.kernels = (struct kernels){0};
+	fx.a = fx.b = fx.nb = NULL;
+	fx.buf = fx.buf2 = 0;
+	fx.flag = NULL;
+	fx.flag_dev = 0;
+	chunk = NULL;
+}
+
 const char *fixture_open(void)
 {
+	forget();
 	TRY(cu.cuDeviceGet(&fx.dev, 0));
 	TRY(cu.cuDevicePrimaryCtxRetain(&fx.ctx, fx.dev));
 	TRY(cu.cuCtxSetCurrent(fx.ctx));
@@ -49,16 +63,24 @@ const char *fixture_open(void)
  * the next fixture_open meets again if they last. */
 void fixture_close(void)
 {
-	__atomic_store_n(fx.flag, 1, __ATOMIC_RELEASE);
-	cu.cuMemFree_v2(fx.buf);
+	CUstream streams[] = {fx.a, fx.b, fx.nb};
+	if (fx.flag)
+		__atomic_store_n(fx.flag, 1, __ATOMIC_RELEASE);
+	if (!fx.ctx)
+		return;
+	cu.cuMemFree_v2(fx.buf); /* 0 is nothing to free */
 	cu.cuMemFree_v2(fx.buf2);
-	cu.cuStreamDestroy_v2(fx.a);
-	cu.cuStreamDestroy_v2(fx.b);
-	cu.cuStreamDestroy_v2(fx.nb);
-	cu.cuModuleUnload(fx.kernels.module);
-	cu.cuMemFreeHost(chunk);
-	cu.cuMemFreeHost(fx.flag);
+	for (int i = 0; i < 3; i++)
+		if (streams[i])
+			cu.cuStreamDestroy_v2(streams[i]);
+	if (fx.kernels.module)
+		cu.cuModuleUnload(fx.kernels.module);
+	if (chunk)
+		cu.cuMemFreeHost(chunk);
+	if (fx.flag)
+		cu.cuMemFreeHost(fx.flag);
 	cu.cuDevicePrimaryCtxRelease_v2(fx.dev);
+	forget();
 }
 
 CUresult launch_spin_flag(CUstream s)

@@ -33,7 +33,8 @@ struct order_fixture {
 };
 extern struct order_fixture fx;
 
-/* Around each case; a case that resets the device opens it again itself. */
+/* Around each case; a case that resets the device opens it again itself. An open that failed may
+ * be closed. */
 const char *fixture_open(void);
 void fixture_close(void);
 
