@@ -161,8 +161,11 @@ static void cuda_ready(void)
 	int mode = (int)option_get(OPT_DEVMEM);
 	if (mode == DEVMEM_OFF)
 		return;
-	if (debugger_attached())
-		return; /* said */
+	const char *debugger = debugger_attached();
+	if (debugger) {
+		log_once(LOG_INFO, "devmem: allocations are left to the driver: %s", debugger);
+		return;
+	}
 	if (!driver_complete()) {
 		log_info("devmem: this driver lacks functions that the cache needs; allocations pass through");
 		return;

@@ -25,7 +25,6 @@
 #include <unistd.h>
 
 #include "elfsym.h"
-#include "log.h"
 #include "real.h"
 #include "text.h"
 
@@ -99,19 +98,21 @@ bool debugger_came(void)
 
 static const char *found_in_environment(void)
 {
-	static const char *const set[] = {
-		"NV_SANITIZER_INJECTION_PORT_BASE",
-		"NV_SANITIZER_INJECTION_PORT_RANGE_BEGIN",
-		"NV_SANITIZER_INJECTION_TRANSPORT_TYPE",
-		"CUDA_MEMCHECK",
+	static const struct {
+		const char *name, *found;
+	} set[] = {
+		{"NV_SANITIZER_INJECTION_PORT_BASE", "NV_SANITIZER_INJECTION_PORT_BASE is set"},
+		{"NV_SANITIZER_INJECTION_PORT_RANGE_BEGIN", "NV_SANITIZER_INJECTION_PORT_RANGE_BEGIN is set"},
+		{"NV_SANITIZER_INJECTION_TRANSPORT_TYPE", "NV_SANITIZER_INJECTION_TRANSPORT_TYPE is set"},
+		{"CUDA_MEMCHECK", "CUDA_MEMCHECK is set"},
 	};
 	const char *value;
 
 	for (unsigned i = 0; i < sizeof(set) / sizeof(set[0]); i++)
-		if ((value = getenv(set[i])) && *value)
-			return set[i];
+		if ((value = getenv(set[i].name)) && *value)
+			return set[i].found;
 	value = getenv("CUDA_INJECTION64_PATH");
-	return value && debugger_is_checker(value) ? "CUDA_INJECTION64_PATH" : NULL;
+	return value && debugger_is_checker(value) ? "CUDA_INJECTION64_PATH is set" : NULL;
 }
 
 /* The first bytes of a file of /proc as a string; "" when it cannot be read. */
@@ -141,7 +142,7 @@ static bool traced_by_debugger(void)
 	return debugger_is_tracer(text);
 }
 
-bool debugger_attached(void)
+const char *debugger_attached(void)
 {
 	int saved = errno;
 	struct look look = look_at_objects();
@@ -156,9 +157,6 @@ bool debugger_attached(void)
 		what = "a CUDA debugger is attached";
 	else if (traced_by_debugger())
 		what = "cuda-gdb traces the process";
-	if (what)
-		log_once(LOG_INFO, "devmem: allocations are left to the driver: %s%s", what,
-				 what == variable ? " is set" : "");
 	errno = saved;
-	return what != NULL;
+	return what;
 }

@@ -3,7 +3,8 @@
  *
  * compute-sanitizer and cuda-memcheck report uses of memory that the program has freed, and leaks;
  * under cuda-gdb freed memory must be as gone as the program believes. All of them must see
- * every allocation and every free, so the policy is off while one is there.
+ * every allocation and every free, so policies that change these are off while one is there. CUPTI works
+ * with neither of them.
  */
 #ifndef TURBO_DEBUGGER_H
 #define TURBO_DEBUGGER_H
@@ -12,9 +13,9 @@
 
 /*
  * Looks everywhere: the environment, the loaded objects, who traces the process. Some 100 µs;
- * for cuda_ready. Says on the log, once, what it found. errno is kept.
+ * for cuda_ready. What it found, a sentence for the log, or NULL. errno is kept.
  */
-bool debugger_attached(void);
+const char *debugger_attached(void);
 
 /*
  * Has a debugger attached since? Two loads while no object was unloaded, so it may be asked at
