@@ -39,14 +39,14 @@ static const char *file_with(const void *bytes, size_t n)
 	return path;
 }
 
-/* Reads to the end; the last answer of trace_next(). `ops` counts. */
+/* Reads to the end; the last answer of trace_reader_next(). `ops` counts. */
 static int read_all(struct trace_reader *r, const char *path, uint64_t *ops)
 {
 	struct trace_op op;
 	int code;
 	*ops = 0;
-	assert_true(trace_open(r, path));
-	while ((code = trace_next(r, &op)) > 0)
+	assert_true(trace_reader_open(r, path));
+	while ((code = trace_reader_next(r, &op)) > 0)
 		++*ops;
 	return code;
 }
@@ -116,7 +116,7 @@ static void bad_lines_are_named(void **state)
 		int code = read_all(&r, file_with(bad_traces[i].text, strlen(bad_traces[i].text)), &ops);
 		if (code != -1 || r.line != bad_traces[i].line || !strstr(r.why, bad_traces[i].why))
 			fail_msg("%s: code %d, line %u: %s", bad_traces[i].text, code, (unsigned)r.line, r.why);
-		trace_close(&r);
+		trace_reader_close(&r);
 	}
 }
 
@@ -128,7 +128,7 @@ static void a_zero_byte_is_no_text(void **state)
 	(void)state;
 	assert_int_equal(read_all(&r, file_with(text, sizeof(text) - 1), &ops), -1);
 	assert_int_equal(r.line, 3);
-	trace_close(&r);
+	trace_reader_close(&r);
 }
 
 static void long_lines_are_refused(void **state)
@@ -143,7 +143,7 @@ static void long_lines_are_refused(void **state)
 		strcpy(text + at + n, "\ns 1\n");
 		assert_int_equal(read_all(&r, file_with(text, strlen(text)), &ops), n > TRACE_LINE_MAX ? -1 : 0);
 		assert_int_equal(r.line, n > TRACE_LINE_MAX ? 2 : 3);
-		trace_close(&r);
+		trace_reader_close(&r);
 	}
 	/* Longer than the buffer, and without an end. */
 	size_t at = (size_t)sprintf(text, HEAD);
@@ -151,7 +151,7 @@ static void long_lines_are_refused(void **state)
 	assert_int_equal(read_all(&r, file_with(text, sizeof(text)), &ops), -1);
 	assert_int_equal(r.line, 2);
 	assert_non_null(strstr(r.why, "longer"));
-	trace_close(&r);
+	trace_reader_close(&r);
 }
 
 static void a_folder_is_no_trace(void **state)
@@ -159,12 +159,12 @@ static void a_folder_is_no_trace(void **state)
 	struct trace_reader r;
 	struct trace_op op;
 	(void)state;
-	assert_false(trace_open(&r, in_dir("missing")));
+	assert_false(trace_reader_open(&r, in_dir("missing")));
 	assert_int_equal(errno, ENOENT);
-	if (trace_open(&r, dir)) {
-		assert_int_equal(trace_next(&r, &op), -1);
+	if (trace_reader_open(&r, dir)) {
+		assert_int_equal(trace_reader_next(&r, &op), -1);
 		assert_int_equal(r.line, 1);
-		trace_close(&r);
+		trace_reader_close(&r);
 	}
 }
 
@@ -185,10 +185,10 @@ static void all_operations_are_read(void **state)
 	struct trace_reader r;
 	struct trace_op op;
 	(void)state;
-	assert_true(trace_open(&r, file_with(text, sizeof(text) - 1)));
+	assert_true(trace_reader_open(&r, file_with(text, sizeof(text) - 1)));
 	for (size_t i = 0; i < sizeof(want) / sizeof(want[0]); i++) {
 		memset(&op, 0, sizeof(op));
-		assert_int_equal(trace_next(&r, &op), 1);
+		assert_int_equal(trace_reader_next(&r, &op), 1);
 		assert_int_equal(op.kind, want[i].kind);
 		assert_int_equal(op.block, want[i].block);
 		assert_int_equal(op.bytes, want[i].bytes);
@@ -196,10 +196,10 @@ static void all_operations_are_read(void **state)
 		assert_int_equal(op.other, want[i].other);
 		assert_int_equal(op.device, want[i].device);
 	}
-	assert_int_equal(trace_next(&r, &op), 0);
+	assert_int_equal(trace_reader_next(&r, &op), 0);
 	assert_int_equal(r.live, 0);
 	assert_int_equal(r.devices, 2);
-	trace_close(&r);
+	trace_reader_close(&r);
 }
 
 static void unknown_streams_are_none(void **state)
@@ -208,15 +208,15 @@ static void unknown_streams_are_none(void **state)
 	struct trace_reader r;
 	struct trace_op op;
 	(void)state;
-	assert_true(trace_open(&r, file_with(text, sizeof(text) - 1)));
+	assert_true(trace_reader_open(&r, file_with(text, sizeof(text) - 1)));
 	for (int i = 0; i < 2; i++) {
-		assert_int_equal(trace_next(&r, &op), 1);
+		assert_int_equal(trace_reader_next(&r, &op), 1);
 		assert_int_equal(op.stream, TRACE_NONE);
 	}
-	assert_int_equal(trace_next(&r, &op), 1);
+	assert_int_equal(trace_reader_next(&r, &op), 1);
 	assert_int_equal(op.stream, 0);
 	assert_int_equal(op.other, TRACE_NONE);
-	trace_close(&r);
+	trace_reader_close(&r);
 }
 
 /* As many numbers as things at a time, whatever the names and however long the trace. */
@@ -239,7 +239,7 @@ static void numbers_stay_dense(void **state)
 	assert_int_equal(ops, w.ops);
 	assert_int_equal(r.blocks, 101);
 	assert_int_equal(r.streams, 101);
-	trace_close(&r);
+	trace_reader_close(&r);
 }
 
 /* ---- gzip ---- */
@@ -262,18 +262,18 @@ static void damaged_gzip_is_refused(void **state)
 	assert_in_range(n, 5000, sizeof(file) - 1);
 	for (size_t cut = 0; cut < n; cut += cut < 64 || cut > n - 200 ? 1 : 97) {
 		assert_int_equal(read_all(&r, file_with(file, cut), &ops), -1);
-		trace_close(&r);
+		trace_reader_close(&r);
 	}
 	assert_int_equal(read_all(&r, file_with(file, n), &ops), 0);
 	assert_int_equal(ops, 3000);
-	trace_close(&r);
+	trace_reader_close(&r);
 	for (size_t at = 0; at < n; at += 31) {
 		file[at] ^= 0x41;
 		int code = read_all(&r, file_with(file, n), &ops);
 		/* Time stamp, flags and the system's name say nothing about the content. */
 		if (code == 0 && at > 9)
 			fail_msg("byte %zu was changed without notice", at);
-		trace_close(&r);
+		trace_reader_close(&r);
 		file[at] ^= 0x41;
 	}
 }

@@ -69,14 +69,14 @@ static uint64_t operations(const char *path, uint64_t *live)
 	struct trace_op op;
 	uint64_t n = 0;
 	int code;
-	CHECK(trace_open(&r, path));
-	while ((code = trace_next(&r, &op)) > 0)
+	CHECK(trace_reader_open(&r, path));
+	while ((code = trace_reader_next(&r, &op)) > 0)
 		n++;
 	if (code < 0)
 		dprintf(real_stderr, "%s:%d: %s\n", path, (int)r.line, r.why);
 	CHECK(code == 0);
 	*live = r.live;
-	trace_close(&r);
+	trace_reader_close(&r);
 	return n;
 }
 

@@ -132,13 +132,13 @@ static bool run_chunk(struct replay_worker *w, int n)
 static int run_trace(struct replay_worker *w, const char *path, uint64_t peak_op)
 {
 	struct trace_reader r;
-	bool ok = trace_open(&r, path);
+	bool ok = trace_reader_open(&r, path);
 	int code = 1;
 	if (!ok)
 		return failure("replay", "%s: %s", path, strerror(errno));
 	while (ok && code > 0) {
 		int n = 0;
-		while (n < CHUNK_OPS && (code = trace_next(&r, &w->op[n])) > 0) {
+		while (n < CHUNK_OPS && (code = trace_reader_next(&r, &w->op[n])) > 0) {
 			w->sample[n] = wants_sample(w, &r, peak_op);
 			n++;
 		}
@@ -148,7 +148,7 @@ static int run_trace(struct replay_worker *w, const char *path, uint64_t peak_op
 			failure("replay", "no memory for %u blocks and %u streams", r.blocks, r.streams);
 		ok = ok && code >= 0 && run_chunk(w, n);
 	}
-	trace_close(&r);
+	trace_reader_close(&r);
 	return ok ? EXIT_OK : EXIT_FAILED;
 }
 

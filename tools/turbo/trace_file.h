@@ -77,7 +77,7 @@ struct trace_reader {
 	uint64_t line;
 	uint32_t blocks, streams, devices; /* highest number so far + 1 */
 	uint64_t live;                     /* bytes of the blocks that are allocated now */
-	char why[200];                     /* after trace_next() < 0 */
+	char why[200];                     /* after trace_reader_next() < 0 */
 	/* the rest is trace_read.c's */
 	char *buf;
 	size_t have, at;
@@ -89,11 +89,11 @@ struct trace_reader {
 };
 
 /* False: it cannot be opened, errno says why. */
-bool trace_open(struct trace_reader *r, const char *path);
+bool trace_reader_open(struct trace_reader *r, const char *path);
 /* 1: *op is the next operation. 0: the trace is at its end. -1: line r->line is bad, or cannot be
- * read, r->why says in what way; the reader is then good for trace_close() only. */
-int trace_next(struct trace_reader *r, struct trace_op *op);
-void trace_close(struct trace_reader *r);
+ * read, r->why says in what way; the reader is then good for trace_reader_close() only. */
+int trace_reader_next(struct trace_reader *r, struct trace_op *op);
+void trace_reader_close(struct trace_reader *r);
 
 /* What must be known of a whole trace before it is replayed. */
 struct trace_facts {

@@ -28,7 +28,7 @@ static int bad(struct trace_reader *r, const char *fmt, ...)
 	return -1;
 }
 
-bool trace_open(struct trace_reader *r, const char *path)
+bool trace_reader_open(struct trace_reader *r, const char *path)
 {
 	*r = (struct trace_reader){0};
 	errno = 0;
@@ -39,12 +39,12 @@ bool trace_open(struct trace_reader *r, const char *path)
 		return true;
 	}
 	int error = errno ? errno : ENOMEM;
-	trace_close(r);
+	trace_reader_close(r);
 	errno = error;
 	return false;
 }
 
-void trace_close(struct trace_reader *r)
+void trace_reader_close(struct trace_reader *r)
 {
 	if (r->file)
 		gzclose_r(r->file);
@@ -346,7 +346,7 @@ static int next_operation(struct trace_reader *r, char **line)
 	return code;
 }
 
-int trace_next(struct trace_reader *r, struct trace_op *op)
+int trace_reader_next(struct trace_reader *r, struct trace_op *op)
 {
 	char *s = NULL, text[24];
 	int code = next_operation(r, &s);
@@ -369,9 +369,9 @@ int trace_examine(const char *name, const char *path, struct trace_facts *facts)
 	struct trace_op op;
 	int code;
 	*facts = (struct trace_facts){.devices = 1};
-	if (!trace_open(&r, path))
+	if (!trace_reader_open(&r, path))
 		return failure(name, "%s: %s", path, strerror(errno));
-	while ((code = trace_next(&r, &op)) > 0) {
+	while ((code = trace_reader_next(&r, &op)) > 0) {
 		if (r.live > facts->peak_live) {
 			facts->peak_live = r.live;
 			facts->peak_op = facts->ops;
@@ -382,6 +382,6 @@ int trace_examine(const char *name, const char *path, struct trace_facts *facts)
 		facts->devices = r.devices;
 	if (code < 0)
 		code = failure(name, "%s:%" PRIu64 ": %s", path, r.line, r.why);
-	trace_close(&r);
+	trace_reader_close(&r);
 	return code;
 }

@@ -1,0 +1,163 @@
+/*
+ * trace_file.c - a timeline file, opened and closed; what it says of itself.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "tools/timeline/trace_impl.h"
+
+bool trace_refuse(char *why, size_t size, const char *fmt, ...)
+{
+	va_list ap;
+	va_start(ap, fmt);
+	vsnprintf(why, size, fmt, ap);
+	va_end(ap);
+	return false;
+}
+
+size_t trace_pread(const struct trace *t, void *to, size_t n, uint64_t offset)
+{
+	size_t have = 0;
+	while (have < n) {
+		ssize_t got = pread(t->fd, (char *)to + have, n - have, (off_t)(offset + have));
+		if (got < 0 && errno == EINTR)
+			continue;
+		if (got <= 0)
+			break;
+		have += (size_t)got;
+	}
+	return have;
+}
+
+static bool open_file(struct trace *t, const char *path, char *why, size_t why_size)
+{
+	struct stat st;
+	/* O_NONBLOCK: a FIFO must not hold us up. */
+	t->fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
+	if (t->fd < 0 || fstat(t->fd, &st) != 0)
+		return trace_refuse(why, why_size, "%s", strerror(errno));
+	if (!S_ISREG(st.st_mode))
+		return trace_refuse(why, why_size, "it is not a regular file");
+	t->file_bytes = (uint64_t)st.st_size;
+	if (trace_pread(t, &t->header, sizeof(t->header), 0) != sizeof(t->header)) {
+		if (t->file_bytes >= 8 && memcmp(t->header.magic, TIMELINE_MAGIC, 8))
+			return trace_refuse(why, why_size, "it is not a timeline file");
+		return trace_refuse(why, why_size, "it is truncated (%llu bytes)", (unsigned long long)t->file_bytes);
+	}
+	return trace_check_header(t, why, why_size);
+}
+
+static bool read_all(struct trace *t, const char *path, char *why, size_t why_size)
+{
+	struct timeline_header fresh;
+	t->path = strdup(path);
+	t->buffer = malloc(TIMELINE_CHUNK_BYTES);
+	t->scratch = malloc(TIMELINE_CHUNK_BYTES);
+	if (!t->path || !t->buffer || !t->scratch)
+		return trace_refuse(why, why_size, "no memory");
+	if (!open_file(t, path, why, why_size) || !trace_scan_headers(t, why, why_size))
+		return false;
+	/* Tables grow while we read: what they hold now is at least what the committed records refer to. */
+	if (trace_pread(t, &fresh, sizeof(fresh), 0) == sizeof(fresh)) {
+		t->header = fresh;
+		if (!trace_check_header(t, why, why_size))
+			return false;
+	}
+	if (!trace_read_tables(t, why, why_size) || !trace_scan_records(t, why, why_size))
+		return false;
+	t->live = trace_process_runs(&t->header);
+	return true;
+}
+
+struct trace *trace_open(const char *path, char *why, size_t why_size)
+{
+	struct trace *t = calloc(1, sizeof(*t));
+	if (!t) {
+		trace_refuse(why, why_size, "no memory");
+		return NULL;
+	}
+	t->fd = -1;
+	if (read_all(t, path, why, why_size))
+		return t;
+	trace_close(t);
+	return NULL;
+}
+
+void trace_close(struct trace *t)
+{
+	if (!t)
+		return;
+	trace_merge_end(t);
+	for (uint32_t i = 0; t->demangled && i < t->entries; i++)
+		free(t->demangled[i]);
+	free(t->demangled);
+	free(t->chunk);
+	free(t->clock);
+	free(t->lane);
+	free(t->entry);
+	free(t->names);
+	free(t->scratch);
+	free(t->buffer);
+	free(t->path);
+	if (t->fd >= 0)
+		close(t->fd);
+	free(t);
+}
+
+const struct timeline_header *trace_header(const struct trace *t)
+{
+	return &t->header;
+}
+
+const char *trace_path(const struct trace *t)
+{
+	return t->path;
+}
+
+bool trace_live(const struct trace *t)
+{
+	return t->live;
+}
+
+uint32_t trace_entries(const struct trace *t)
+{
+	return t->entries;
+}
+
+const struct timeline_entry *trace_entry(const struct trace *t, uint32_t index)
+{
+	return &t->entry[index < t->entries ? index : 0];
+}
+
+uint32_t trace_lanes(const struct trace *t)
+{
+	return t->lanes;
+}
+
+const struct timeline_lane *trace_lane(const struct trace *t, uint32_t index)
+{
+	return &t->lane[index < t->lanes ? index : 0];
+}
+
+uint64_t trace_records(const struct trace *t)
+{
+	return t->records;
+}
+
+bool trace_span(const struct trace *t, uint64_t *first_start, uint64_t *last_end)
+{
+	*first_start = t->first_start;
+	*last_end = t->last_end;
+	return t->records != 0;
+}
+
+uint64_t trace_damaged(const struct trace *t)
+{
+	return t->damaged + t->lost;
+}
