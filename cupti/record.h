@@ -167,6 +167,7 @@ enum timeline_count {
 	TIMELINE_COUNT_LAUNCHES,      /* launches that libturbo's hooks saw while recording */
 	TIMELINE_COUNT_SAMPLED_ON_NS, /* TURBO_TIMELINE=sampled: time recorded, of */
 	TIMELINE_COUNT_SAMPLED_NS,    /* this time in all */
+	TIMELINE_COUNT_DROPPED, /* could not be put: the ring was held too long, or its file system failed */
 	TIMELINE_COUNTS = 24
 };
 

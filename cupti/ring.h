@@ -5,7 +5,7 @@
  * helper; no launch waits for either. A writer brackets what it puts:
  *
  *     if (!ring_begin())
- *         ... nothing is recorded: not open, or the file was not to be had; count what is lost
+ *         ... nothing is recorded: not open, or the file was not to be had; ring_count(TIMELINE_COUNT_DROPPED, n)
  *     record.entry = ring_entry(&entry, name);
  *     record.lane = ring_lane(&lane, NULL);
  *     ring_put(&record);

@@ -9,6 +9,7 @@
 
 #include <stdatomic.h>
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
 enum event_id {
@@ -37,20 +38,38 @@ static inline bool events_wanted(void)
 	return __builtin_expect(atomic_load_explicit(&events_on, memory_order_relaxed), 0);
 }
 
+uint64_t events_now(void); /* ns, CLOCK_REALTIME */
 /* Now, or 0 while nobody records. */
-uint64_t events_begin(void);
-/* From `since`, as events_begin() gave it (0: nothing is told), until now. Any thread; keeps errno; allocates
- * nothing, takes no lock. */
-void events_end(enum event_id id, uint64_t since, uint64_t value, bool failed);
-void events_tell(const struct event *e);
+static inline uint64_t events_begin(void)
+{
+	return events_wanted() ? events_now() : 0;
+}
 
-/* The recorder's side; one thread at a time drains. */
+/*
+ * Telling. Any thread and any signal handler; keeps errno; allocates nothing, takes no lock, never waits. A thread
+ * that vanishes in the middle costs its own event.
+ */
+void events_tell(const struct event *e);
+/* This thread's `id`, from `since` until now; `name` as in struct event. */
+void events_tell_span(enum event_id id, uint64_t since, uint64_t value, const char *name, bool failed);
+/* From `since`, as events_begin() gave it (0: nothing is told), until now. */
+static inline void events_end(enum event_id id, uint64_t since, uint64_t value, bool failed)
+{
+	if (__builtin_expect(since != 0, 0))
+		events_tell_span(id, since, value, NULL, failed);
+}
+
+/* The recorder's side: these four by one thread at a time. What an earlier recording left is thrown away at the start;
+ * false: no memory. */
 bool events_start(void);
+/* Nothing more is wanted; what was told can still be drained. */
 void events_stop(void);
-/* Takes up to `most` events out; returns how many. */
+/* Takes up to `most` events out, in the order in which they were begun to be told; returns how many. */
 unsigned events_drain(struct event *to, unsigned most);
-/* How many did not fit, since the last call. */
+/* How many were not delivered since the last call: there was no room, or their thread did not finish telling them
+ * within a second. */
 uint64_t events_lost(void);
+/* Nobody records in a forked child. Async-signal-safe. */
 void events_fork_child(void);
 
 #endif

@@ -13,6 +13,7 @@
 
 #include "capture.h"
 #include "elfsym_fork.h"
+#include "events.h"
 #include "guard.h"
 #include "life.h"
 #include "real.h"
@@ -22,8 +23,8 @@
 
 /* In order: the process state first, so that policies can ask it. */
 static void (*const child_handlers[])(void) = {
-	life_fork_child,   stats_fork_child,   elfsym_fork_child,   real_fork_child,
-	unwind_fork_child, capture_fork_child, policies_fork_child,
+	life_fork_child, events_fork_child, stats_fork_child,   elfsym_fork_child,
+	real_fork_child, unwind_fork_child, capture_fork_child, policies_fork_child,
 };
 
 static void fork_child(void)

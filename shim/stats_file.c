@@ -77,7 +77,7 @@ static uint64_t write_names(int fd)
 
 /* ---- header ---- */
 
-static void read_command(char *out, size_t size)
+void stats_read_command(char *out, size_t size)
 {
 	int fd = open("/proc/self/cmdline", O_RDONLY | O_CLOEXEC);
 	ssize_t n;
@@ -114,7 +114,7 @@ static void fill_header(struct stats_header *h, uint64_t names_bytes)
 	h->names_bytes = names_bytes;
 	h->engaged = 1;
 	snprintf(h->version_text, sizeof(h->version_text), "%s", TURBO_VERSION);
-	read_command(h->command, sizeof(h->command));
+	stats_read_command(h->command, sizeof(h->command));
 }
 
 /* ---- publication ---- */

@@ -1,0 +1,385 @@
+/*
+ * ring.c - see ring.h.
+ *
+ * Only the ring's holder touches `ring`, the mapping and the tables. The file shows what it does in the order that
+ * record.h gives, so the process may be killed after any store; a holder whose thread is gone has left, for the next
+ * one, nothing worse than a record that is not shown.
+ */
+#include "cupti/ring.h"
+
+#include <errno.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "cupti/file.h"
+#include "cupti/header.h"
+#include "cupti/intern.h"
+#include "log.h"
+
+/* How long a writer waits for another one, which is a matter of a buffer's records: some milliseconds. */
+#define WAIT_NS 1000000000u
+#define NAP_NS 20000
+
+static struct {
+	struct file file;
+	struct intern intern;
+	struct timeline_header *header; /* start of the mapping; NULL: none */
+	struct timeline_chunk *chunk;   /* being filled */
+	uint32_t put;                   /* records in it; TIMELINE_CHUNK_RECORDS: the next one is due */
+	uint64_t sequence;              /* of it; 0: none yet */
+	uint64_t clocks;                /* ever written */
+	uint64_t count[TIMELINE_COUNTS];
+	uint64_t ring_offset, chunks; /* as in the header, where others could write: it is not read again */
+	struct timeline_table clock_table;
+	char path[PATH_MAX];
+} ring;
+
+/* GIVEN_UP: the file system failed. DEAD: a forked child. Written by the holder and by the fork handler; relaxed,
+ * because what matters is looked at again as holder. */
+enum state { CLOSED, OPEN, GIVEN_UP, DEAD };
+static _Atomic int state;
+
+/* What ring_count() was told and the file does not show yet. Relaxed: sums. */
+static _Atomic uint64_t pending[TIMELINE_COUNTS];
+
+/* ---- one holder ---- */
+
+/*
+ * The holder's thread number in the low half, 0: nobody; how often it changed hands in the high one, so that a
+ * hold that was looked at is not mistaken for a later one. Acquire when taken, release when left: the holder sees
+ * what the one before did. A holder that ended without leaving (cancelled in a callback) is found by its thread
+ * number, which the kernel no longer knows; what it had stored is visible, for its end is ordered by the kernel.
+ */
+static _Atomic uint64_t hold;
+/* A hold that was waited for in vain: while it lasts nobody waits for it again. Relaxed. */
+static _Atomic uint64_t stuck;
+
+static bool thread_gone(uint32_t number)
+{
+	return syscall(SYS_tgkill, getpid(), number, 0) == -1 && errno == ESRCH;
+}
+
+static bool try_take(uint64_t *seen, uint32_t me)
+{
+	uint64_t next = ((*seen >> 32) + 1) << 32 | me;
+
+	return atomic_compare_exchange_strong_explicit(&hold, seen, next, memory_order_acquire,
+												   memory_order_relaxed);
+}
+
+static uint64_t monotonic_ns(void)
+{
+	struct timespec t;
+
+	clock_gettime(CLOCK_MONOTONIC, &t);
+	return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
+}
+
+/* The holder is at work: naps until it has left, or is gone. */
+static bool take_from_other(uint32_t me)
+{
+	const struct timespec nap = {0, NAP_NS};
+	uint64_t since = monotonic_ns(), seen;
+
+	do {
+		seen = atomic_load_explicit(&hold, memory_order_relaxed);
+		uint32_t other = (uint32_t)seen;
+		if ((other == 0 || (other != me && thread_gone(other))) && try_take(&seen, me))
+			return true;
+		/* A signal handler of the holder, or after a longjmp() out of one: it will not leave meanwhile. */
+		if (other == me || (other != 0 && seen == atomic_load_explicit(&stuck, memory_order_relaxed)))
+			return false;
+		nanosleep(&nap, NULL);
+	} while (monotonic_ns() - since < WAIT_NS);
+	atomic_store_explicit(&stuck, seen, memory_order_relaxed);
+	return false;
+}
+
+static bool take(void)
+{
+	uint32_t me = (uint32_t)syscall(SYS_gettid);
+	uint64_t seen = atomic_load_explicit(&hold, memory_order_relaxed);
+	int saved = errno;
+	bool ok = ((uint32_t)seen == 0 && try_take(&seen, me)) || take_from_other(me);
+
+	errno = saved;
+	return ok;
+}
+
+static void leave(void)
+{
+	uint64_t held = atomic_load_explicit(&hold, memory_order_relaxed);
+
+	atomic_store_explicit(&hold, held & ~(uint64_t)UINT32_MAX, memory_order_release);
+}
+
+/* ---- counts ---- */
+
+void ring_count(enum timeline_count which, uint64_t n)
+{
+	atomic_fetch_add_explicit(&pending[which], n, memory_order_relaxed);
+}
+
+static void add(enum timeline_count which, uint64_t n)
+{
+	ring.count[which] += n;
+	__atomic_store_n(&ring.header->count[which], ring.count[which], __ATOMIC_RELAXED);
+}
+
+static void show_counts(void)
+{
+	for (unsigned i = 0; i < TIMELINE_COUNTS; i++)
+		if (atomic_load_explicit(&pending[i], memory_order_relaxed))
+			add(i, atomic_exchange_explicit(&pending[i], 0, memory_order_relaxed));
+}
+
+/* ---- writers ---- */
+
+bool ring_is_open(void)
+{
+	return atomic_load_explicit(&state, memory_order_relaxed) == OPEN;
+}
+
+bool ring_begin(void)
+{
+	if (!ring_is_open() || !take())
+		return false;
+	if (!ring_is_open()) {
+		leave();
+		return false;
+	}
+	show_counts();
+	return true;
+}
+
+void ring_end(void)
+{
+	leave();
+}
+
+uint32_t ring_entry(const struct timeline_entry *what, const char *name)
+{
+	bool full = false;
+	uint32_t index = intern_entry(&ring.intern, what, name, &full);
+
+	if (__builtin_expect(full, 0))
+		add(TIMELINE_COUNT_TABLE_FULL, 1);
+	return index;
+}
+
+uint16_t ring_lane(const struct timeline_lane *where, const char *name)
+{
+	bool full = false;
+	uint16_t index = intern_lane(&ring.intern, where, name, &full);
+
+	if (__builtin_expect(full, 0))
+		add(TIMELINE_COUNT_TABLE_FULL, 1);
+	return index;
+}
+
+static bool pages_ready(uint64_t at)
+{
+	int saved = errno;
+	bool ok = file_ready(&ring.file, at, TIMELINE_CHUNK_BYTES);
+
+	if (!ok) {
+		atomic_store_explicit(&state, GIVEN_UP, memory_order_relaxed);
+		log_warn("the timeline ends here, its file system has no more room: %s", ring.path);
+	}
+	errno = saved;
+	return ok;
+}
+
+/* The oldest chunk, or one that was never used, becomes the one to fill. */
+static bool next_chunk(void)
+{
+	uint64_t at = ring.sequence % ring.chunks * TIMELINE_CHUNK_BYTES + ring.ring_offset;
+	struct timeline_chunk *chunk = (struct timeline_chunk *)(void *)(ring.file.base + at);
+
+	if (!ring_is_open() || !pages_ready(at))
+		return false;
+	if (ring.sequence >= ring.chunks)
+		add(TIMELINE_COUNT_OVERWRITTEN, TIMELINE_CHUNK_RECORDS);
+	__atomic_store_n(&chunk->sequence, 0, __ATOMIC_RELAXED);
+	/* Release: a reader that sees any of what follows finds the sequence changed. */
+	__atomic_thread_fence(__ATOMIC_RELEASE);
+	__atomic_store_n(&chunk->committed, 0, __ATOMIC_RELAXED);
+	chunk->magic = TIMELINE_CHUNK_MAGIC;
+	__atomic_store_n(&chunk->sequence, ++ring.sequence, __ATOMIC_RELEASE);
+	ring.chunk = chunk;
+	ring.put = 0;
+	return true;
+}
+
+void ring_put(const struct timeline_record *record)
+{
+	if (__builtin_expect(ring.put == TIMELINE_CHUNK_RECORDS, 0) && !next_chunk()) {
+		add(TIMELINE_COUNT_DROPPED, 1);
+		return;
+	}
+	ring.chunk->record[ring.put] = *record;
+	/* Release: the record before the number of records. */
+	__atomic_store_n(&ring.chunk->committed, ring.put + 1, __ATOMIC_RELEASE);
+	ring.put++;
+	add(TIMELINE_COUNT_RECORDS, 1);
+}
+
+void ring_clock(const struct timeline_clock *clock)
+{
+	struct timeline_clock *all = (struct timeline_clock *)(void *)(ring.file.base + ring.clock_table.offset);
+
+	all[ring.clocks % ring.clock_table.capacity] = *clock;
+	/* Release: the reading before the number of readings. */
+	__atomic_store_n(&ring.header->clocks.used, ++ring.clocks, __ATOMIC_RELEASE);
+}
+
+void ring_devices(const struct timeline_device *device, uint32_t count)
+{
+	header_devices(ring.header, device, count);
+}
+
+/* ---- life ---- */
+
+void ring_read_environment(void)
+{
+	header_read_environment();
+}
+
+const char *ring_path(void)
+{
+	return ring.path;
+}
+
+/* Content of the new file, in an order that makes it one when it has its magic, then its name. */
+static int begin_file(const struct timeline_header *layout, const struct ring_setup *setup)
+{
+	struct timeline_header *h = (struct timeline_header *)(void *)ring.file.base;
+
+	memcpy(h, layout, sizeof(*h));
+	header_fill(h, setup);
+	if (!intern_start(&ring.intern, h))
+		return ENOMEM;
+	header_publish(h);
+	int error = file_publish(&ring.file);
+	if (error) {
+		intern_end(&ring.intern);
+		return error;
+	}
+	ring.header = h;
+	ring.chunk = NULL;
+	ring.put = TIMELINE_CHUNK_RECORDS;
+	ring.sequence = ring.clocks = 0;
+	memset(ring.count, 0, sizeof(ring.count));
+	ring.ring_offset = layout->ring_offset;
+	ring.chunks = layout->chunk_count;
+	ring.clock_table = layout->clocks;
+	strcpy(ring.path, ring.file.path);
+	show_counts();
+	return 0;
+}
+
+static bool smaller_may_do(int error)
+{
+	return error == ENOSPC || error == EDQUOT || error == EFBIG || error == ENOMEM;
+}
+
+static int open_in(const char *dir, const struct ring_setup *setup)
+{
+	int error;
+
+	for (uint64_t bytes = setup->bytes;; bytes /= 2) {
+		struct timeline_header layout = {0};
+		header_layout(&layout, bytes);
+		error = file_make(&ring.file, dir, layout.file_bytes);
+		if (!error) {
+			error = begin_file(&layout, setup);
+			if (error)
+				file_drop(&ring.file);
+		}
+		if (!smaller_may_do(error) || bytes / 2 < setup->least_bytes || bytes / 2 < TIMELINE_CHUNK_BYTES)
+			return error;
+	}
+}
+
+static bool open_somewhere(const struct ring_setup *setup, char *why, size_t why_size)
+{
+	bool named = setup->dir && *setup->dir;
+	const char *where = named ? setup->dir : "the working directory, TMPDIR or /tmp";
+	const char *dirs[] = {named ? setup->dir : "", header_tmpdir(), "/tmp"};
+	int first = 0;
+
+	for (unsigned i = 0; i < (named ? 1 : sizeof(dirs) / sizeof(dirs[0])); i++) {
+		if (i > 0 && !*dirs[i])
+			continue;
+		int error = open_in(dirs[i], setup);
+		if (!error)
+			return true;
+		first = first ? first : error;
+	}
+	errno = first;
+	if (smaller_may_do(first))
+		snprintf(why, why_size, "no file of %u MiB, with as much left free, in %s: %m",
+				 (unsigned)(setup->least_bytes >> 20), where);
+	else
+		snprintf(why, why_size, "no file in %s: %m", where);
+	return false;
+}
+
+/* The end of the file that is open, as holder. */
+static void end_file(void)
+{
+	uint64_t used = ring.sequence < ring.chunks ? ring.sequence : ring.chunks;
+
+	show_counts();
+	__atomic_store_n(&ring.header->end_ns, header_now(), __ATOMIC_RELAXED);
+	ring.header = NULL;
+	intern_end(&ring.intern);
+	file_end(&ring.file, ring.ring_offset + used * TIMELINE_CHUNK_BYTES);
+}
+
+bool ring_open(const struct ring_setup *setup, char *why, size_t why_size)
+{
+	int saved = errno;
+	bool ok = false;
+
+	if (atomic_load_explicit(&state, memory_order_relaxed) == DEAD) {
+		snprintf(why, why_size, "this is a forked child");
+	} else if (!take()) {
+		snprintf(why, why_size, "the last recording has not ended");
+	} else {
+		if (ring.header)
+			end_file();
+		ok = open_somewhere(setup, why, why_size);
+		atomic_store_explicit(&state, ok ? OPEN : CLOSED, memory_order_relaxed);
+		leave();
+	}
+	errno = saved;
+	return ok;
+}
+
+void ring_close(void)
+{
+	int saved = errno, was = atomic_load_explicit(&state, memory_order_relaxed);
+
+	if (was == CLOSED || was == DEAD)
+		return;
+	atomic_store_explicit(&state, CLOSED, memory_order_relaxed);
+	/* In vain: the file stays mapped under whoever holds it, for the next ring_open() or the process's end. */
+	if (take()) {
+		if (ring.header)
+			end_file();
+		leave();
+	}
+	errno = saved;
+}
+
+void ring_fork_child(void)
+{
+	atomic_store_explicit(&state, DEAD, memory_order_relaxed);
+	atomic_store_explicit(&hold, 0, memory_order_relaxed);
+}
