@@ -13,6 +13,7 @@
 #include "guard.h"
 #include "real.h"
 #include "stats.h"
+#include "tell_failure.h"
 #include "../policy/copy/copy.h"
 
 /* False: the real call is to be made, unchanged. */
@@ -42,12 +43,16 @@ static bool staged(const struct copy_call *call, CUresult *status)
 	static __attribute__((noinline)) CUresult symbol##_offered params                            \
 	{                                                                                            \
 		CUresult status;                                                                         \
+		bool taken = false;                                                                      \
 		stats_call(HOOK_##symbol);                                                               \
 		if (!WORTH_A_LOOK(bytes))                                                                \
 			stats_add(STATS_COPY_PASS_SMALL, 1);                                                 \
-		else if (staged(&(struct copy_call){__VA_ARGS__}, &status))                              \
-			return status;                                                                       \
-		return REAL_GET(symbol) args;                                                            \
+		else                                                                                     \
+			taken = staged(&(struct copy_call){__VA_ARGS__}, &status);                           \
+		if (!taken)                                                                              \
+			status = REAL_GET(symbol) args;                                                      \
+		tell_failure(status);                                                                    \
+		return status;                                                                           \
 	}                                                                                            \
 	TURBO_EXPORT CUresult symbol params                                                          \
 	{                                                                                            \

@@ -10,6 +10,7 @@
 #include "make_room.h"
 #include "../policy/devmem/calls.h"
 #include "stats.h"
+#include "tell_failure.h"
 #include "tell_trace.h"
 #include "../policy/devmem/devmem.h"
 #include "../policy/devmem/stream.h"
@@ -95,6 +96,7 @@ static uint64_t synchronizing(CUcontext ctx)
 
 static void synchronized(CUcontext ctx, uint64_t token, CUresult status)
 {
+	tell_failure(status);
 	if (status != CUDA_SUCCESS || !offered())
 		return;
 	guard_enter();

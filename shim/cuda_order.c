@@ -1,12 +1,13 @@
 /*
  * cuda_order.c - waiting for streams and events: counted, and told to the recorder of
- * TURBO_DEVMEM_TRACE. Every call goes to the driver as it is.
+ * TURBO_DEVMEM_TRACE. Every call goes to the driver as it is; an error that lasts is told to the policy.
  */
 #include <cuda.h>
 
 #include "capture.h"
 #include "real.h"
 #include "stats.h"
+#include "tell_failure.h"
 #include "tell_trace.h"
 
 /* What is captured happens when a graph is launched, not now. */
@@ -15,50 +16,34 @@ static bool done(CUresult status)
 	return status == CUDA_SUCCESS && !capture_live();
 }
 
-#define SYNCHRONIZE(symbol, per_thread)                                                 \
-	TURBO_EXPORT CUresult symbol(CUstream stream)                                       \
-	{                                                                                   \
-		stats_call(HOOK_##symbol);                                                      \
-		CUresult status = REAL(symbol)(stream);                                         \
-		TELL_TRACE(done(status), devmem_trace_sync(traced_stream(stream, per_thread))); \
-		return status;                                                                  \
+/* A function and its twin, whose default stream is the thread's own. `params` and `args` in parentheses;
+ * `tell` is one of trace.h's, about the stream `on`. */
+#define ORDER(symbol, params, args, tell)  \
+	ONE(symbol, false, params, args, tell) \
+	ONE(symbol##_ptsz, true, params, args, tell)
+
+#define ONE(symbol, per_thread, params, args, tell)      \
+	TURBO_EXPORT CUresult symbol params                  \
+	{                                                    \
+		CUstream on = traced_stream(stream, per_thread); \
+		stats_call(HOOK_##symbol);                       \
+		CUresult status = REAL(symbol) args;             \
+		tell_failure(status);                            \
+		TELL_TRACE(done(status), tell);                  \
+		return status;                                   \
 	}
 
-SYNCHRONIZE(cuStreamSynchronize, false)
-SYNCHRONIZE(cuStreamSynchronize_ptsz, true)
+ORDER(cuStreamSynchronize, (CUstream stream), (stream), devmem_trace_sync(on))
+ORDER(cuStreamWaitEvent, (CUstream stream, CUevent event, unsigned int flags), (stream, event, flags),
+	  devmem_trace_wait_event(on, event))
+ORDER(cuEventRecord, (CUevent event, CUstream stream), (event, stream), devmem_trace_event(event, on))
+ORDER(cuEventRecordWithFlags, (CUevent event, CUstream stream, unsigned int flags), (event, stream, flags),
+	  devmem_trace_event(event, on))
 
-#define WAIT(symbol, per_thread)                                                                     \
-	TURBO_EXPORT CUresult symbol(CUstream stream, CUevent event, unsigned int flags)                 \
-	{                                                                                                \
-		stats_call(HOOK_##symbol);                                                                   \
-		CUresult status = REAL(symbol)(stream, event, flags);                                        \
-		TELL_TRACE(done(status), devmem_trace_wait_event(traced_stream(stream, per_thread), event)); \
-		return status;                                                                               \
-	}
-
-WAIT(cuStreamWaitEvent, false)
-WAIT(cuStreamWaitEvent_ptsz, true)
-
-#define RECORD(symbol, per_thread)                                                              \
-	TURBO_EXPORT CUresult symbol(CUevent event, CUstream stream)                                \
-	{                                                                                           \
-		stats_call(HOOK_##symbol);                                                              \
-		CUresult status = REAL(symbol)(event, stream);                                          \
-		TELL_TRACE(done(status), devmem_trace_event(event, traced_stream(stream, per_thread))); \
-		return status;                                                                          \
-	}
-
-RECORD(cuEventRecord, false)
-RECORD(cuEventRecord_ptsz, true)
-
-#define RECORD_FLAGS(symbol, per_thread)                                                        \
-	TURBO_EXPORT CUresult symbol(CUevent event, CUstream stream, unsigned int flags)            \
-	{                                                                                           \
-		stats_call(HOOK_##symbol);                                                              \
-		CUresult status = REAL(symbol)(event, stream, flags);                                   \
-		TELL_TRACE(done(status), devmem_trace_event(event, traced_stream(stream, per_thread))); \
-		return status;                                                                          \
-	}
-
-RECORD_FLAGS(cuEventRecordWithFlags, false)
-RECORD_FLAGS(cuEventRecordWithFlags_ptsz, true)
+TURBO_EXPORT CUresult cuEventSynchronize(CUevent event)
+{
+	stats_call(HOOK_cuEventSynchronize);
+	CUresult status = REAL(cuEventSynchronize)(event);
+	tell_failure(status);
+	return status;
+}

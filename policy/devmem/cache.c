@@ -4,6 +4,7 @@
 
 #include "block.h"
 #include "bound.h"
+#include "cache_fault.h"
 #include "capture.h"
 #include "clock.h"
 #include "devmem.h"
@@ -137,6 +138,7 @@ static CUresult alloc_miss(struct space *s, CUdeviceptr *ptr, size_t rounded, si
 	if (deferred()) /* whose frees never wait: what is over has come up since */
 		cache_trim_bound(s);
 	CUresult r = alloc_real(s, ptr, rounded, bytes);
+	fault_seen(s, r);
 	if (r != CUDA_ERROR_OUT_OF_MEMORY || bytes > space_device_bytes(s->device))
 		return r;
 	while (r == CUDA_ERROR_OUT_OF_MEMORY && room_more(&room, s->device, rounded))
@@ -162,9 +164,10 @@ bool cache_alloc(CUdeviceptr *ptr, size_t bytes, CUresult *status)
 	}
 	size_t rounded = bins_round(bytes);
 	pthread_mutex_lock(&s->lock);
-	struct block *b = cache_take(s, rounded, bytes);
+	bool faulted = s->faulted; /* the driver is to say what it says now */
+	struct block *b = faulted ? NULL : cache_take(s, rounded, bytes);
 	pthread_mutex_unlock(&s->lock);
-	if (!b && deferred())
+	if (!b && !faulted && deferred())
 		b = defer_take(s, rounded, bytes);
 	if (b) {
 		stats_add(STATS_DEVMEM_CACHE_HITS, 1);
@@ -191,6 +194,7 @@ static CUresult free_as_asked(struct space *s, struct block *b, CUdeviceptr base
 	CUresult r = REAL(cuMemFree_v2)(base);
 	if (!alive) /* the context ended, and the block was dropped with it */
 		return r;
+	fault_seen(s, r);
 	pthread_mutex_lock(&s->lock);
 	bool back = r != CUDA_SUCCESS && atomic_load(&s->state) == SPACE_READY && block_insert(b);
 	if (back) {
@@ -248,7 +252,7 @@ static enum fate decide(struct space *s, struct block *b, CUdeviceptr ptr, bool 
 		b->state = BLOCK_GONE;
 		return FATE_REAL;
 	}
-	if (deferred() && !s->defer.faulted && defer_put(s, b))
+	if (deferred() && !s->faulted && defer_put(s, b))
 		return FATE_DEFERRED;
 	b->state = BLOCK_BARRIER;
 	return FATE_BARRIER;
@@ -259,6 +263,7 @@ static CUresult free_cached(struct space *s, struct block *b, CUdeviceptr base)
 {
 	CUresult r = deferred() ? defer_settle(s) : space_barrier(s);
 	if (r != CUDA_SUCCESS) {
+		fault_seen(s, r);
 		CUresult freed = free_as_asked(s, b, base);
 		return freed != CUDA_SUCCESS || refusal(r) ? freed : r;
 	}
@@ -267,6 +272,8 @@ static CUresult free_cached(struct space *s, struct block *b, CUdeviceptr base)
 	bool alive = atomic_load(&s->state) == SPACE_READY;
 	if (alive)
 		cache_put(s, b, clock_ns());
+	if (!deferred()) /* else it is settled already */
+		s->faulted = false;
 	pthread_mutex_unlock(&s->lock);
 	if (alive) {
 		cache_trim(s);

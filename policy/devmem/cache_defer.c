@@ -9,6 +9,7 @@
 #include "capture.h"
 #include "clock.h"
 #include "log.h"
+#include "room.h"
 #include "calls.h"
 #include "stats.h"
 
@@ -123,7 +124,7 @@ void defer_forget(struct space *s, bool left)
 	forget_list(&s->defer.closed, left);
 	pending_add(s, -s->defer.pending);
 	s->defer.recording = s->defer.looking = false;
-	s->defer.faulted = s->defer.stuck = s->defer.no_spares = false;
+	s->defer.stuck = s->defer.no_spares = false;
 	s->events.n = 0;
 }
 
@@ -134,7 +135,7 @@ static void record(struct space *s)
 {
 	unsigned life = atomic_load(&s->life);
 	park_open(s);
-	while (s->defer.parked.first && !s->defer.recording && !s->defer.faulted) {
+	while (s->defer.parked.first && !s->defer.recording && !s->faulted) {
 		struct batch *b = s->defer.parked.first;
 		s->defer.recording = true;
 		pthread_mutex_unlock(&s->lock);
@@ -145,7 +146,7 @@ static void record(struct space *s)
 			break; /* the context ended, and this was forgotten */
 		s->defer.recording = false;
 		if (!ok) {
-			s->defer.faulted = !capture_live();
+			s->faulted = !capture_live();
 			break;
 		}
 		stats_add(STATS_DEVMEM_DEFERRED_BATCHES, 1);
@@ -167,7 +168,7 @@ static void look(struct space *s)
 			break;
 		s->defer.looking = false;
 		if (state == FENCE_FAILED)
-			s->defer.faulted = true;
+			s->faulted = true;
 		if (state != FENCE_PASSED)
 			break;
 		s->defer.stuck = false;
@@ -197,7 +198,7 @@ static bool wants_spare(struct space *s, uint32_t bin, size_t bytes)
 /* From what is open and not fenced yet. Not while an older one is ahead: this one passes later. */
 static struct block *take_open(struct space *s, size_t rounded, size_t asked, uint32_t low, uint32_t high)
 {
-	if (s->defer.closed.first || s->defer.faulted || capture_live() ||
+	if (s->defer.closed.first || s->faulted || capture_live() ||
 		!(holds_fit(s->defer.open, low, high) || list_fits(&s->defer.parked, low, high)) ||
 		wants_spare(s, low, rounded))
 		return NULL;
@@ -209,8 +210,7 @@ static struct block *take_open(struct space *s, size_t rounded, size_t asked, ui
 /* So much is kept or on its way back that an allocation should wait for its own. */
 static bool worth_waiting(struct space *s, uint32_t low, uint32_t high)
 {
-	if (s->defer.pending + bound_kept(s->device) <= bound_room(s->device) || s->defer.faulted ||
-		s->defer.stuck)
+	if (s->defer.pending + bound_kept(s->device) <= bound_room(s->device) || s->faulted || s->defer.stuck)
 		return false;
 	return holds_fit(s->defer.open, low, high) || list_fits(&s->defer.parked, low, high) ||
 		   list_fits(&s->defer.closed, low, high);
@@ -222,7 +222,7 @@ static struct block *wait_for_fit(struct space *s, size_t rounded, size_t asked)
 	struct block *b = NULL;
 	stats_add(STATS_DEVMEM_DEFERRED_WAITS, 1);
 	record(s);
-	while (!b && !capture_live() && !s->defer.faulted && clock_ns() - since < WAIT_NS) {
+	while (!b && !capture_live() && !s->faulted && clock_ns() - since < WAIT_NS) {
 		pthread_mutex_unlock(&s->lock);
 		pause_poll(since);
 		pthread_mutex_lock(&s->lock);
@@ -272,7 +272,7 @@ void defer_squeeze(struct space *s)
 	pthread_mutex_lock(&s->lock);
 	s->defer.no_spares = true;
 	pthread_mutex_unlock(&s->lock);
-	if (s->defer.faulted)
+	if (s->faulted)
 		defer_settle(s);
 	else
 		defer_advance(s);
@@ -288,7 +288,7 @@ void defer_drain(struct space *s)
 	pthread_mutex_lock(&s->lock);
 	record(s);
 	look(s);
-	while (s->defer.pending && !s->defer.faulted && !capture_live() && clock_ns() - since < DRAIN_NS) {
+	while (s->defer.pending && !s->faulted && !capture_live() && clock_ns() - since < DRAIN_NS) {
 		pthread_mutex_unlock(&s->lock);
 		pause_poll(since);
 		pthread_mutex_lock(&s->lock);
@@ -297,7 +297,7 @@ void defer_drain(struct space *s)
 	}
 	pthread_mutex_unlock(&s->lock);
 	relaxed_end(mode);
-	if (s->defer.faulted)
+	if (s->faulted)
 		defer_settle(s);
 }
 
@@ -319,6 +319,54 @@ static struct batch_list detach(struct space *s)
 	return all;
 }
 
+/* The last block of a batch. False: the driver has refused and it is pending still, or the context has ended, and it
+ * was dropped. */
+static bool free_last(struct space *s, struct batch *batch, unsigned life)
+{
+	struct block *b = batch->block[batch->n - 1];
+	size_t size = b->size;
+	pthread_mutex_lock(&s->lock);
+	bool alive = atomic_load(&s->life) == life;
+	if (alive) /* before the free: the driver may hand the address out before its call returns */
+		block_remove(b);
+	pthread_mutex_unlock(&s->lock);
+	if (!alive)
+		return false;
+	bool stale = __atomic_load_n(&b->flags, __ATOMIC_RELAXED) & BLOCK_STALE;
+	bool freed = stale || REAL(cuMemFree_v2)(b->base) == CUDA_SUCCESS;
+	pthread_mutex_lock(&s->lock);
+	alive = atomic_load(&s->life) == life;
+	bool back = !freed && alive && block_insert(b);
+	if (alive && !back)
+		pending_add(s, -size);
+	pthread_mutex_unlock(&s->lock);
+	if (back)
+		return false;
+	block_drop(b);
+	batch->n--;
+	batch->bytes -= size;
+	if (freed)
+		room_came();
+	return true;
+}
+
+/* The driver waits for what we cannot wait for, until it refuses; what it has taken leaves the list. */
+static void free_list(struct space *s, struct batch_list *all, unsigned life)
+{
+	struct space_call call;
+	bool taken = true;
+	if (capture_live() || !space_enter(s, &call))
+		return;
+	while (taken && all->first) {
+		struct batch *b = all->first;
+		while (b->n && taken)
+			taken = free_last(s, b, life);
+		if (!b->n)
+			batch_drop(batch_remove_first(all));
+	}
+	space_leave(&call);
+}
+
 CUresult defer_settle(struct space *s)
 {
 	unsigned life = atomic_load(&s->life);
@@ -326,10 +374,12 @@ CUresult defer_settle(struct space *s)
 	for (struct batch *b = all.first; b; b = b->next)
 		fence_drop(&b->fence);
 	CUresult r = space_barrier(s);
+	if (r != CUDA_SUCCESS)
+		free_list(s, &all, life);
 	pthread_mutex_lock(&s->lock);
 	bool alive = atomic_load(&s->life) == life;
 	if (alive && r == CUDA_SUCCESS)
-		s->defer.faulted = false;
+		s->faulted = false;
 	while (all.first) {
 		struct batch *b = batch_remove_first(&all);
 		if (!alive)

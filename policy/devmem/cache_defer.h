@@ -6,8 +6,9 @@
  * the fence has passed its blocks are cached like any others. While a capture is live batches are
  * parked: no fence is recorded, none is looked at.
  *
- * A fence that cannot be recorded or looked at makes the space `faulted`: the next cuMemFree then waits for
- * the device, as in mode cache, and either everything is settled or the driver's error is the program's.
+ * A fence that cannot be recorded or looked at makes the space `faulted` (cache_fault.h): the next cuMemFree then
+ * waits for the device, as in mode cache, and either everything is settled or what was pending is the driver's to
+ * free, and its error the program's.
  */
 #ifndef TURBO_DEVMEM_CACHE_DEFER_H
 #define TURBO_DEVMEM_CACHE_DEFER_H
@@ -29,7 +30,6 @@ struct defer {
 	struct batch_list parked; /* no fence yet; oldest first */
 	struct batch_list closed; /* in the order of their fences, so the first passes first */
 	bool recording, looking;  /* a thread does, without the lock: it alone touches the first one */
-	_Atomic bool faulted;     /* written under the lock */
 	_Atomic bool stuck;       /* an allocation has waited in vain, and nothing has passed since */
 	bool no_spares;           /* the driver has run out of memory: no block beyond what is needed */
 	uint32_t wanted;          /* the bin that the open batch was closed for last, */
@@ -56,7 +56,8 @@ struct block *defer_take(struct space *s, size_t rounded, size_t asked);
 void defer_squeeze(struct space *s);
 /* Waits until nothing is pending; bounded. */
 void defer_drain(struct space *s);
-/* A faulted space: waits for the device. What it answers, for the program when it is an error. */
+/* A faulted space: waits for the device. What it answers, for the program when it is an error; what is pending is
+ * really freed then, unless the driver refuses. */
 CUresult defer_settle(struct space *s);
 
 #endif

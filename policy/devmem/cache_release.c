@@ -49,7 +49,7 @@ static size_t give_back(struct space *s, struct block *b, enum release_reason re
 	if (back)
 		cache_put(s, b, clock_ns());
 	pthread_mutex_unlock(&s->lock);
-	room_left(size);
+	room_refused(size);
 	if (!back)
 		block_drop(b);
 	return 0;
@@ -61,7 +61,7 @@ static void keep_after_all(struct space *s, struct block *list)
 	for (struct block *next; list; list = next) {
 		next = list->next;
 		cache_put(s, list, clock_ns());
-		room_left(list->size);
+		room_refused(list->size);
 	}
 	pthread_mutex_unlock(&s->lock);
 }

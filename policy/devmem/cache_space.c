@@ -308,8 +308,9 @@ CUresult space_barrier(struct space *s)
 	int n = space_peers(s, peers);
 	CUresult r = n < 0 ? CUDA_ERROR_INVALID_CONTEXT : synchronize(s);
 	for (int i = 0; i < n; i++) {
-		if (r == CUDA_SUCCESS)
-			r = synchronize(peers[i]);
+		/* An error of another context is none of this one's. */
+		if (r == CUDA_SUCCESS && synchronize(peers[i]) != CUDA_SUCCESS)
+			r = CUDA_ERROR_INVALID_CONTEXT;
 		space_put(peers[i]);
 	}
 	return r;
@@ -339,6 +340,7 @@ static void forget(struct space *s, bool left)
 	s->cached = 0;
 	s->slack = 0;
 	s->oldest = s->newest = NULL;
+	s->faulted = false;
 	defer_forget(s, left);
 	atomic_fetch_add(&s->life, 1);
 	bins_close(&s->bins);

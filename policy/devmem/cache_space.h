@@ -47,9 +47,10 @@ struct space {
 	struct bins bins;     /* CACHED blocks by size */
 	struct block *oldest; /* the same by age */
 	struct block *newest;
-	size_t cached;      /* their bytes */
-	size_t slack;       /* bytes that LIVE blocks have beyond what would have been asked of the driver */
-	struct defer defer; /* freed blocks whose fence has not passed */
+	size_t cached;        /* their bytes */
+	_Atomic bool faulted; /* cache_fault.h; written under the lock */
+	size_t slack;         /* bytes that LIVE blocks have beyond what would have been asked of the driver */
+	struct defer defer;   /* freed blocks whose fence has not passed */
 	struct fence_pool events;
 };
 
@@ -83,7 +84,8 @@ void space_leave(const struct space_call *call);
 int space_peers(struct space *s, struct space *peers[SPACE_PEERS]);
 
 /* Waits until all work is done that was submitted so far in the context and in those that may
- * use its memory. Blocks as cuCtxSynchronize does. */
+ * use its memory. Blocks as cuCtxSynchronize does. The context's own error, or INVALID_CONTEXT when another one
+ * cannot be waited for. */
 CUresult space_barrier(struct space *s);
 
 /* Known to be a primary context, which cuCtxDestroy does not destroy. */

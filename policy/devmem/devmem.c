@@ -11,6 +11,7 @@
 #include "block.h"
 #include "bound.h"
 #include "cache.h"
+#include "cache_fault.h"
 #include "debugger.h"
 #include "info.h"
 #include "keeper.h"
@@ -117,6 +118,14 @@ void devmem_synchronized(CUcontext ctx, uint64_t token)
 	if (mode_now() == DEVMEM_STREAM)
 		stream_synchronized(ctx, token);
 	leave(e);
+}
+
+void devmem_failed(CUresult status)
+{
+	int saved = errno;
+	if (mode_now() != DEVMEM_OFF)
+		fault_told(status);
+	errno = saved;
 }
 
 void devmem_resetting(int device)

@@ -43,6 +43,8 @@ uint64_t devmem_synchronizing(CUcontext ctx);
 /* It has returned CUDA_SUCCESS. DEVMEM_SYNC_NONE: nothing is known of its beginning. */
 #define DEVMEM_SYNC_NONE UINT64_MAX
 void devmem_synchronized(CUcontext ctx, uint64_t token);
+/* A call of the program has failed: when that is for good, nothing of the policy's hides it from the next one. */
+void devmem_failed(CUresult status);
 
 /* cuDevicePrimaryCtxReset is about to be called: where the device is idle it finds no memory of ours. */
 void devmem_resetting(int device);

@@ -27,10 +27,21 @@ void room_leaving(size_t bytes)
 	atomic_fetch_add(&leaving, bytes);
 }
 
+void room_came(void)
+{
+	__atomic_fetch_add(&devmem_room_came, 1, __ATOMIC_SEQ_CST);
+}
+
 /* Who sees that nothing is leaving sees that it came. */
 void room_left(size_t bytes)
 {
-	__atomic_fetch_add(&devmem_room_came, 1, __ATOMIC_SEQ_CST);
+	room_came();
+	atomic_fetch_sub(&leaving, bytes);
+}
+
+/* Nobody tries again on account of what a dead context holds. */
+void room_refused(size_t bytes)
+{
 	atomic_fetch_sub(&leaving, bytes);
 }
 
@@ -49,7 +60,8 @@ static bool advance(int device)
 			continue;
 		if (device < 0 || s->device == device) {
 			defer_squeeze(s);
-			pending |= atomic_load_explicit(&s->defer.pending, memory_order_relaxed) != 0;
+			/* What a faulted context holds comes back at its end, which nobody waits for. */
+			pending |= !s->faulted && atomic_load_explicit(&s->defer.pending, memory_order_relaxed);
 		}
 		space_put(s);
 	}

@@ -14,9 +14,13 @@
 
 #include "devmem.h"
 
-/* Blocks of these bytes have left a cache for the driver; later, so many of them are with it. Any thread. */
+/* Blocks of these bytes have left a cache for the driver; later they are with it, or it has not taken them. Any
+ * thread. */
 void room_leaving(size_t bytes);
 void room_left(size_t bytes);
+void room_refused(size_t bytes);
+/* Something is with the driver now that was never said to be leaving. */
+void room_came(void);
 
 /*
  * The driver has answered CUDA_ERROR_OUT_OF_MEMORY to a call made after devmem_room_begin(): gives back
