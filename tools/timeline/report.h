@@ -37,6 +37,7 @@ struct report_time {
 #define REPORT_BINS 1000
 struct report_series {
 	unsigned bins;
+	uint64_t start, bin_ns;
 	float *exposed[REPORT_CATEGORIES]; /* [REPORT_COMPUTE] is all compute; stacked, their sum is busy */
 	float *overlap;                    /* communication hidden behind compute; part of exposed[COMPUTE] */
 	float *unseen;
@@ -157,9 +158,9 @@ struct report_gpu {
 	uint64_t memory_peak; /* bytes; 0: not sampled */
 	struct report_steps steps;
 	/* Sums of kernels by what their names say, for advice. */
-	uint64_t gemm_ns, fp32_gemm_ns, fp32_gemm_count;
-	uint64_t conv_ns, layout_ns, layout_count; /* layout: nchwToNhwc and back */
-	uint64_t slow_conv_ns, slow_conv_count;    /* direct and explicit algorithms */
+	uint64_t gemm_ns, conv_ns, fp32_ns, fp32_count; /* fp32: of both, without tensor cores */
+	uint64_t layout_ns, layout_count;               /* layout: nchwToNhwc and back */
+	uint64_t slow_conv_ns, slow_conv_count;         /* direct and explicit algorithms */
 };
 
 /* One file: one process. */
