@@ -207,28 +207,26 @@ void file_drop(struct file *f)
 }
 
 /* By its path, if that is still the file: no descriptor was kept. */
-static void give_back(const struct file *f, uint64_t used)
+static void shorten(const struct file *f, uint64_t bytes)
 {
-	int fd = open(f->path, FLAGS);
+	int fd = open(f->path, FLAGS | O_NONBLOCK);
 	struct stat st;
 
 	if (fd < 0)
 		return;
-	/* The size stays: a reader may have the file mapped. */
 	if (fstat(fd, &st) == 0 && st.st_dev == f->dev && st.st_ino == f->ino && S_ISREG(st.st_mode))
-		(void)!fallocate(fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, (off_t)used,
-						 (off_t)(f->bytes - used));
+		(void)!ftruncate(fd, (off_t)bytes);
 	close(fd);
 }
 
-void file_end(struct file *f, uint64_t used)
+void file_end(struct file *f, uint64_t bytes)
 {
 	if (!f->base)
 		return;
 	munmap(f->base, f->bytes);
 	f->base = NULL;
-	if (used < f->bytes)
-		give_back(f, used);
+	if (bytes < f->bytes)
+		shorten(f, bytes);
 }
 
 bool file_ready(const struct file *f, uint64_t offset, uint64_t bytes)

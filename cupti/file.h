@@ -32,8 +32,8 @@ int file_make(struct file *f, const char *dir, uint64_t bytes);
 int file_publish(struct file *f);
 /* Makes nothing of it: unmaps, closes and removes. */
 void file_drop(struct file *f);
-/* Unmaps; what lies behind `used` is given back to the file system. The size stays. */
-void file_end(struct file *f, uint64_t used);
+/* Unmaps, and cuts off what lies behind the first `bytes`. */
+void file_end(struct file *f, uint64_t bytes);
 /* Pages of the mapping are there for the next stores. false: the file system has none (it promised them). */
 bool file_ready(const struct file *f, uint64_t offset, uint64_t bytes);
 

@@ -113,7 +113,7 @@ void header_devices(struct timeline_header *h, const struct timeline_device *dev
 	__atomic_store_n(&h->device_count, count, __ATOMIC_RELEASE);
 }
 
-void header_fill(struct timeline_header *h, const struct ring_setup *setup)
+void header_fill(struct timeline_header *h, const struct recording_setup *setup)
 {
 	if (!launcher.read)
 		header_read_environment();
@@ -129,6 +129,8 @@ void header_fill(struct timeline_header *h, const struct ring_setup *setup)
 	h->pid_ns = stats_pid_namespace();
 	if (gethostname(h->host, sizeof(h->host) - 1) != 0)
 		snprintf(h->host, sizeof(h->host), "localhost");
+	for (char *c = h->host; *c; c++)
+		*c = *c == '/' ? '_' : *c;
 	snprintf(h->version_text, sizeof(h->version_text), "%s", TURBO_VERSION);
 	stats_read_command(h->command, sizeof(h->command));
 	header_devices(h, setup->device, setup->device_count);

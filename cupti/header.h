@@ -8,9 +8,9 @@
 #include <stdint.h>
 
 #include "cupti/record.h"
-#include "cupti/ring.h"
+#include "cupti/recording.h"
 
-/* As ring_read_environment(). */
+/* As recording_read_environment(). */
 void header_read_environment(void);
 /* TMPDIR as it was then; "" when it was not set. */
 const char *header_tmpdir(void);
@@ -19,7 +19,7 @@ const char *header_tmpdir(void);
  * takes. `h` is all 0 before. */
 void header_layout(struct timeline_header *h, uint64_t ring_bytes);
 /* All that is known at the start but the magic. */
-void header_fill(struct timeline_header *h, const struct ring_setup *setup);
+void header_fill(struct timeline_header *h, const struct recording_setup *setup);
 void header_devices(struct timeline_header *h, const struct timeline_device *device, uint32_t count);
 /* A reader that sees the magic sees what was written before. */
 void header_publish(struct timeline_header *h);

@@ -50,7 +50,7 @@ struct intern {
 bool intern_start(struct intern *in, void *file);
 void intern_end(struct intern *in);
 
-/* As ring_entry() and ring_lane(); sets *full when the answer is a substitute, leaves it else. */
+/* As recording_entry() and recording_lane(); sets *full when the answer is a substitute, leaves it else. */
 uint32_t intern_entry(struct intern *in, const struct timeline_entry *what, const char *name, bool *full);
 uint16_t intern_lane(struct intern *in, const struct timeline_lane *where, const char *name, bool *full);
 

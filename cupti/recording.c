@@ -1,11 +1,11 @@
 /*
- * ring.c - see ring.h.
+ * recording.c - see recording.h.
  *
  * Only the ring's holder touches `ring`, the mapping and the tables. The file shows what it does in the order that
  * record.h gives, so the process may be killed after any store; a holder whose thread is gone has left, for the next
  * one, nothing worse than a record that is not shown.
  */
-#include "cupti/ring.h"
+#include "cupti/recording.h"
 
 #include <errno.h>
 #include <signal.h>
@@ -44,7 +44,7 @@ static struct {
 enum state { CLOSED, OPEN, GIVEN_UP, DEAD };
 static _Atomic int state;
 
-/* What ring_count() was told and the file does not show yet. Relaxed: sums. */
+/* What recording_count() was told and the file does not show yet. Relaxed: sums. */
 static _Atomic uint64_t pending[TIMELINE_COUNTS];
 
 /* ---- one holder ---- */
@@ -120,7 +120,7 @@ static void leave(void)
 
 /* ---- counts ---- */
 
-void ring_count(enum timeline_count which, uint64_t n)
+void recording_count(enum timeline_count which, uint64_t n)
 {
 	atomic_fetch_add_explicit(&pending[which], n, memory_order_relaxed);
 }
@@ -140,16 +140,16 @@ static void show_counts(void)
 
 /* ---- writers ---- */
 
-bool ring_is_open(void)
+bool recording_is_open(void)
 {
 	return atomic_load_explicit(&state, memory_order_relaxed) == OPEN;
 }
 
-bool ring_begin(void)
+bool recording_begin(void)
 {
-	if (!ring_is_open() || !take())
+	if (!recording_is_open() || !take())
 		return false;
-	if (!ring_is_open()) {
+	if (!recording_is_open()) {
 		leave();
 		return false;
 	}
@@ -157,12 +157,12 @@ bool ring_begin(void)
 	return true;
 }
 
-void ring_end(void)
+void recording_end(void)
 {
 	leave();
 }
 
-uint32_t ring_entry(const struct timeline_entry *what, const char *name)
+uint32_t recording_entry(const struct timeline_entry *what, const char *name)
 {
 	bool full = false;
 	uint32_t index = intern_entry(&ring.intern, what, name, &full);
@@ -172,7 +172,7 @@ uint32_t ring_entry(const struct timeline_entry *what, const char *name)
 	return index;
 }
 
-uint16_t ring_lane(const struct timeline_lane *where, const char *name)
+uint16_t recording_lane(const struct timeline_lane *where, const char *name)
 {
 	bool full = false;
 	uint16_t index = intern_lane(&ring.intern, where, name, &full);
@@ -201,7 +201,7 @@ static bool next_chunk(void)
 	uint64_t at = ring.sequence % ring.chunks * TIMELINE_CHUNK_BYTES + ring.ring_offset;
 	struct timeline_chunk *chunk = (struct timeline_chunk *)(void *)(ring.file.base + at);
 
-	if (!ring_is_open() || !pages_ready(at))
+	if (!recording_is_open() || !pages_ready(at))
 		return false;
 	if (ring.sequence >= ring.chunks)
 		add(TIMELINE_COUNT_OVERWRITTEN, TIMELINE_CHUNK_RECORDS);
@@ -216,7 +216,7 @@ static bool next_chunk(void)
 	return true;
 }
 
-void ring_put(const struct timeline_record *record)
+void recording_put(const struct timeline_record *record)
 {
 	if (__builtin_expect(ring.put == TIMELINE_CHUNK_RECORDS, 0) && !next_chunk()) {
 		add(TIMELINE_COUNT_DROPPED, 1);
@@ -229,7 +229,7 @@ void ring_put(const struct timeline_record *record)
 	add(TIMELINE_COUNT_RECORDS, 1);
 }
 
-void ring_clock(const struct timeline_clock *clock)
+void recording_clock(const struct timeline_clock *clock)
 {
 	struct timeline_clock *all = (struct timeline_clock *)(void *)(ring.file.base + ring.clock_table.offset);
 
@@ -238,25 +238,25 @@ void ring_clock(const struct timeline_clock *clock)
 	__atomic_store_n(&ring.header->clocks.used, ++ring.clocks, __ATOMIC_RELEASE);
 }
 
-void ring_devices(const struct timeline_device *device, uint32_t count)
+void recording_devices(const struct timeline_device *device, uint32_t count)
 {
 	header_devices(ring.header, device, count);
 }
 
 /* ---- life ---- */
 
-void ring_read_environment(void)
+void recording_read_environment(void)
 {
 	header_read_environment();
 }
 
-const char *ring_path(void)
+const char *recording_path(void)
 {
 	return ring.path;
 }
 
 /* Content of the new file, in an order that makes it one when it has its magic, then its name. */
-static int begin_file(const struct timeline_header *layout, const struct ring_setup *setup)
+static int begin_file(const struct timeline_header *layout, const struct recording_setup *setup)
 {
 	struct timeline_header *h = (struct timeline_header *)(void *)ring.file.base;
 
@@ -288,7 +288,7 @@ static bool smaller_may_do(int error)
 	return error == ENOSPC || error == EDQUOT || error == EFBIG || error == ENOMEM;
 }
 
-static int open_in(const char *dir, const struct ring_setup *setup)
+static int open_in(const char *dir, const struct recording_setup *setup)
 {
 	int error;
 
@@ -306,7 +306,7 @@ static int open_in(const char *dir, const struct ring_setup *setup)
 	}
 }
 
-static bool open_somewhere(const struct ring_setup *setup, char *why, size_t why_size)
+static bool open_somewhere(const struct recording_setup *setup, char *why, size_t why_size)
 {
 	bool named = setup->dir && *setup->dir;
 	const char *where = named ? setup->dir : "the working directory, TMPDIR or /tmp";
@@ -330,19 +330,26 @@ static bool open_somewhere(const struct ring_setup *setup, char *why, size_t why
 	return false;
 }
 
-/* The end of the file that is open, as holder. */
+/* The end of the file that is open, as holder. What of the ring was never used is cut off. */
 static void end_file(void)
 {
-	uint64_t used = ring.sequence < ring.chunks ? ring.sequence : ring.chunks;
+	struct timeline_header *h = ring.header;
+	uint64_t bytes = ring.file.bytes;
 
 	show_counts();
-	__atomic_store_n(&ring.header->end_ns, header_now(), __ATOMIC_RELAXED);
+	if (ring.sequence < ring.chunks) {
+		bytes = ring.ring_offset + ring.sequence * TIMELINE_CHUNK_BYTES;
+		h->chunk_count = (uint32_t)ring.sequence;
+		h->file_bytes = bytes;
+	}
+	/* Release: whoever finds the end finds the rest. */
+	__atomic_store_n(&h->end_ns, header_now(), __ATOMIC_RELEASE);
 	ring.header = NULL;
 	intern_end(&ring.intern);
-	file_end(&ring.file, ring.ring_offset + used * TIMELINE_CHUNK_BYTES);
+	file_end(&ring.file, bytes);
 }
 
-bool ring_open(const struct ring_setup *setup, char *why, size_t why_size)
+bool recording_open(const struct recording_setup *setup, char *why, size_t why_size)
 {
 	int saved = errno;
 	bool ok = false;
@@ -362,14 +369,14 @@ bool ring_open(const struct ring_setup *setup, char *why, size_t why_size)
 	return ok;
 }
 
-void ring_close(void)
+void recording_close(void)
 {
 	int saved = errno, was = atomic_load_explicit(&state, memory_order_relaxed);
 
 	if (was == CLOSED || was == DEAD)
 		return;
 	atomic_store_explicit(&state, CLOSED, memory_order_relaxed);
-	/* In vain: the file stays mapped under whoever holds it, for the next ring_open() or the process's end. */
+	/* In vain: the file stays mapped under whoever holds it, for the next recording_open() or the process's end. */
 	if (take()) {
 		if (ring.header)
 			end_file();
@@ -378,7 +385,7 @@ void ring_close(void)
 	errno = saved;
 }
 
-void ring_fork_child(void)
+void recording_fork_child(void)
 {
 	atomic_store_explicit(&state, DEAD, memory_order_relaxed);
 	atomic_store_explicit(&hold, 0, memory_order_relaxed);
