@@ -170,7 +170,8 @@ struct report_rank {
 	int rank, ranks, local_rank; /* -1 unknown */
 	enum timeline_mode mode;
 	uint32_t cupti_version, driver_version;
-	uint64_t start, end; /* of the recording; end 0: not ended in good order */
+	int64_t start, end; /* of the recording; it may begin before the first record */
+	bool ended;         /* in good order; else end means nothing */
 	bool live;
 	uint64_t records, damaged;
 	uint64_t lost[TIMELINE_COUNTS]; /* the header's counts */
@@ -179,6 +180,7 @@ struct report_rank {
 	struct report_gpu *gpu; /* those that did something; usually one */
 	unsigned gpus;
 
+	struct report_kernels kernels;              /* of all its GPUs */
 	bool launches;                              /* API calls were recorded */
 	uint64_t launch_count, launch_delay_p50_ns; /* from call to start on the device */
 	struct report_tallies calls, syncs, events, overheads;
