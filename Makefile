@@ -124,6 +124,7 @@ TOOL_O := $(patsubst %.c,$(OBJ)/%.o,$(wildcard tools/turbo/*.c))
 # What reads timelines: a part of the command, and what its unit tests link.
 TIMELINE := $(if $(wildcard tools/timeline/*.c),$(OBJ)/tools/timeline.a)
 SIM_CUDA_O := $(patsubst %.c,$(OBJ)/%.o,$(wildcard tests/sim/cuda/*.c))
+SIM_CUPTI_O := $(if $(CUPTI_H),$(patsubst %.c,$(OBJ)/%.o,$(wildcard tests/sim/cupti/*.c)))
 SIM_RT_O := $(patsubst %.c,$(OBJ)/%.o,$(wildcard tests/sim/rt/*.c))
 
 LIBTURBO := $(BUILD)/libturbo.so
@@ -133,7 +134,9 @@ SIM_DIR := $(BUILD)/sim
 SIM_CUDA := $(if $(SIM_CUDA_O),$(SIM_DIR)/libcuda.so.1)
 SIM_RT := $(if $(SIM_RT_O),$(SIM_DIR)/libsimrt.so $(SIM_DIR)/libsimrt.a)
 SIM_OLD := $(if $(SIM_CUDA_O),$(BUILD)/sim-old/libcuda.so.1)
-SIM := $(SIM_CUDA) $(SIM_OLD) $(SIM_RT)
+# As the process's CUDA has it, of another CUDA, and an older one that lacks symbols.
+SIM_CUPTI := $(if $(SIM_CUPTI_O),$(SIM_DIR)/libcupti.so.13 $(BUILD)/sim-12/libcupti.so.12 $(BUILD)/sim-old/libcupti.so.12)
+SIM := $(SIM_CUDA) $(SIM_OLD) $(SIM_RT) $(SIM_CUPTI)
 
 # A program is a file with a main(), together with the files named after it (copy_bench.c and
 # copy_bench_*.c), or a directory below tests/gpu with a main.c, and the common/ of its suite.
@@ -210,7 +213,8 @@ $(EARLY_O): EARLY = -fno-builtin $(if $(IS_CLANG),,-fno-tree-loop-distribute-pat
 $(OBJ)/%.o: FLAGS = $(LIB_CFLAGS)
 $(OBJ)/tests/%.o $(OBJ)/tools/%.o: FLAGS = $(TEST_CFLAGS)
 $(OBJ)/tests/unit/%.o: FLAGS = $(UNIT_CFLAGS)
-$(OBJ)/tests/sim/cuda/%.o $(OBJ)/tests/sim/rt/%.o: FLAGS = $(SIM_CFLAGS)
+$(OBJ)/tests/sim/cuda/%.o $(OBJ)/tests/sim/rt/%.o $(OBJ)/tests/sim/cupti/%.o: FLAGS = $(SIM_CFLAGS)
+$(OBJ)/tests/sim/cupti/callback.o: $(GEN)/sim_cbid.inc
 $(OBJ)/tools/turbo/%.o $(OBJ)/tools/timeline/%.o: FLAGS = $(LIB_CFLAGS)
 
 $(OBJ)/gen/%.o: $(GEN)/%.S | $(GENERATED)
@@ -261,6 +265,22 @@ $(SIM_OLD): $(SIM_CUDA_O) tests/sim/old.map
 	$(Q)$(CC) -shared -pthread $(SAN_FLAGS) -Wl,-soname,libcuda.so.1 -Wl,-Bsymbolic \
 		-Wl,--version-script=tests/sim/old.map -o $@ $(SIM_CUDA_O) $(LDLIBS)
 
+$(GEN)/sim_cbid.inc: tests/sim/cupti/cbid.awk $(CUDA_MK)
+	$(call say,GEN,$@)
+	@mkdir -p $(@D)
+	$(Q)LC_ALL=C awk -f $< $(addprefix $(dir $(CUPTI_H)),cupti_driver_cbid.h cupti_runtime_cbid.h) > $@
+
+# A client may be gone before the library's worker is: it stays loaded.
+$(SIM_DIR)/libcupti.so.13: CUPTI_MAP = libcupti.map
+$(BUILD)/sim-12/libcupti.so.12: CUPTI_MAP = libcupti12.map
+$(BUILD)/sim-old/libcupti.so.12: CUPTI_MAP = old.map
+$(SIM_CUPTI): $(SIM_CUPTI_O) $(wildcard tests/sim/cupti/*.map)
+	$(call say,LD,$@)
+	@mkdir -p $(@D)
+	$(Q)$(CC) -shared -pthread $(SAN_FLAGS) -Wl,-soname,$(@F) -Wl,-Bsymbolic -Wl,-z,nodelete \
+		-Wl,--version-script=tests/sim/cupti/$(CUPTI_MAP) -o $@ $(SIM_CUPTI_O) $(LDLIBS)
+	$(Q)ln -sf $(@F) $(@D)/libcupti.so
+
 $(SIM_DIR)/libsimrt.so: $(SIM_RT_O)
 	$(call say,LD,$@)
 	@mkdir -p $(@D)
@@ -274,12 +294,13 @@ $(SIM_DIR)/libsimrt.a: $(SIM_RT_O)
 # ---- test, demo and benchmark programs ----------------------------------------------
 
 # A program asks for libraries in its first line: `LINK: cuda` for libcuda.so.1 (linked with
-# the simulator's), `LINK: simrt` for the tiny runtime, `LINK: turbo` for the library's objects (those it
+# the simulator's), `LINK: cupti` for libcupti.so.13, `LINK: simrt` for the tiny runtime, `LINK: turbo` for the library's objects (those it
 # uses). cmocka is there for all but the GPU programs and the tools, which must build where only a compiler is.
 MAIN = $(firstword $(SOURCES))
 CMOCKA := -Wl,--as-needed -lcmocka -Wl,--no-as-needed
 first_line = sed -n '1{/LINK:.*$(1)/s|.*|$(2)|p}' $(MAIN)
 link_cuda = $$($(call first_line,cuda,-L$(SIM_DIR) -lcuda))
+link_cupti = $$($(call first_line,cupti,-L$(SIM_DIR) -l:libcupti.so.13))
 link_simrt = $$($(call first_line,simrt,$(SIM_DIR)/libsimrt.a))
 link_turbo = $$($(call first_line,turbo,$(ARCHIVE)))
 link_cmocka = $(if $(filter tests/gpu/% tools/%,$(MAIN)),,$(CMOCKA))
@@ -309,14 +330,14 @@ $(SIM_TESTS): $(SIM)
 	$(call say,LD,$@)
 	@mkdir -p $(@D)
 	$(Q)$(CC) -pthread $(SAN_FLAGS) -o $@ $(filter %.o,$^) $(COMMON) $(filter %.a,$(SIM)) \
-		-L$(SIM_DIR) -lcuda $(link_cmocka) $(LDLIBS)
+		$(link_cupti) -L$(SIM_DIR) -lcuda $(link_cmocka) $(LDLIBS)
 
 $(BUILD)/bench/bench_heap: $(ARCHIVE)
 $(PRELOAD_PROGS) $(GPU_PROGS) $(DEMO_PROGS) $(BENCH_PROGS): $(SIM)
 	$(call say,LD,$@)
 	@mkdir -p $(@D)
 	$(Q)$(CC) -pthread $(SAN_FLAGS) -o $@ $(filter %.o,$^) $(COMMON) \
-		$(link_turbo) $(link_simrt) $(link_cuda) $(link_cmocka) $(LDLIBS)
+		$(link_turbo) $(link_simrt) $(link_cupti) $(link_cuda) $(link_cmocka) $(LDLIBS)
 
 # ---- tests --------------------------------------------------------------------------
 

@@ -84,6 +84,8 @@ static CUresult issue_pageable(struct sim_stream *s, const struct sim_copy *box,
 	if (box->height == 1 && box->depth == 1) {
 		struct sim_copy first = *box;
 		first.width = SIM_PAGEABLE_EARLY;
+		first.part = true;
+		rest.whole = total;
 		CUresult result = submit_staged(s, first, op);
 		if (result != CUDA_SUCCESS)
 			return result;
@@ -111,6 +113,7 @@ CUresult sim_copy_issue(struct sim_stream *s, const struct sim_copy *box, enum s
 	struct sim_op *op = NULL;
 	c.src_pinned = src == SIDE_PINNED;
 	c.dst_pinned = dst == SIDE_PINNED;
+	c.async = !sync;
 	struct sim_ctx *ctx = s->ctx;
 	CUresult result = __atomic_load_n(&ctx->sticky, __ATOMIC_ACQUIRE);
 	if (result != CUDA_SUCCESS)

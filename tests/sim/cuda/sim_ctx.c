@@ -235,18 +235,18 @@ SIM_FN(cuCtxDestroy_v2, S_DEV, (CUcontext ctx), destroy(ctx))
 
 /* ---- questions and settings ---- */
 
-CUresult cuCtxSynchronize(void)
+static CUresult synchronize(struct sim_ctx *ctx)
 {
-	SIM_ENTER(cuCtxSynchronize, S_CTX);
 	sim_lock();
+	sim_trace_wait(TRACE_CONTEXT, ctx, NULL, NULL);
 	/* Refused whatever the thread's mode, when a stream of this context captures. */
-	CUresult result = sim_capture_in_ctx(sim_current()) ? CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED
-														: sim_ctx_drain(sim_current());
+	CUresult result = sim_capture_in_ctx(ctx) ? CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED : sim_ctx_drain(ctx);
 	if (result == CUDA_SUCCESS)
-		sim_pool_host_waited(sim_current()->dev);
+		sim_pool_host_waited(ctx->dev);
 	sim_unlock();
 	return result;
 }
+SIM_FN(cuCtxSynchronize, S_CTX, (void), synchronize(sim_current()))
 
 CUresult cuCtxGetId(CUcontext handle, unsigned long long *id)
 {

@@ -120,15 +120,8 @@ static CUresult injected(const char *name)
 	return code;
 }
 
-CUresult sim_enter(struct sim_symbol *symbol)
+static CUresult admit(const struct sim_symbol *symbol)
 {
-	if (sim_in_child()) {
-		__atomic_fetch_add(child_calls, 1, __ATOMIC_RELAXED);
-		return symbol->flags & S_ANY ? CUDA_SUCCESS : CUDA_ERROR_NOT_INITIALIZED;
-	}
-	__atomic_fetch_add(&symbol->calls, 1, __ATOMIC_RELAXED);
-	if (__atomic_load_n(&sim.dead, __ATOMIC_ACQUIRE))
-		return CUDA_ERROR_DEINITIALIZED;
 	struct sim_ctx *ctx = sim_current();
 	if (__atomic_load_n(&fail_count, __ATOMIC_ACQUIRE)) {
 		CUresult code = injected(symbol->name);
@@ -154,6 +147,20 @@ CUresult sim_enter(struct sim_symbol *symbol)
 	if ((symbol->flags & S_UNSAFE) && __atomic_load_n(&sim.live_captures, __ATOMIC_ACQUIRE))
 		return sim_capture_unsafe();
 	return CUDA_SUCCESS;
+}
+
+CUresult sim_enter(struct sim_symbol *symbol, struct sim_call *call)
+{
+	call->tracer = NULL;
+	if (sim_in_child()) {
+		__atomic_fetch_add(child_calls, 1, __ATOMIC_RELAXED);
+		return symbol->flags & S_ANY ? CUDA_SUCCESS : CUDA_ERROR_NOT_INITIALIZED;
+	}
+	__atomic_fetch_add(&symbol->calls, 1, __ATOMIC_RELAXED);
+	if (__atomic_load_n(&sim.dead, __ATOMIC_ACQUIRE))
+		return CUDA_ERROR_DEINITIALIZED;
+	sim_trace_enter(call, symbol->name);
+	return sim_result(call, admit(symbol));
 }
 
 /* ---- for tests ---- */

@@ -78,6 +78,7 @@ CUresult sim_event_new(unsigned flags, struct sim_ipc *ipc, CUevent *out)
 	e->ctx = sim_current();
 	e->ipc = ipc;
 	sim_lock();
+	e->id = ++sim.next_event;
 	e->next = live;
 	e->link = &live;
 	if (live)
@@ -178,8 +179,10 @@ static CUresult record(bool per_thread, CUevent event, CUstream stream, unsigned
 		result = sim_stream_get(stream, per_thread, &s);
 	if (result == CUDA_SUCCESS)
 		result = __atomic_load_n(&s->ctx->sticky, __ATOMIC_ACQUIRE);
-	if (result == CUDA_SUCCESS)
+	if (result == CUDA_SUCCESS) {
+		sim_trace_record(s, e);
 		result = record_on(e, s, flags);
+	}
 	sim_unlock();
 	return result;
 }
@@ -303,6 +306,8 @@ static CUresult finished(CUevent event, bool wait)
 	CUresult result = sim_event_get(event, &e);
 	if (result == CUDA_SUCCESS) {
 		e->refs++; /* it may be destroyed while we wait */
+		if (wait)
+			sim_trace_wait(TRACE_EVENT, e->ctx, NULL, e);
 		result = ready(e, wait);
 		if (wait && result == CUDA_SUCCESS)
 			sim_pool_host_waited(e->ctx->dev);

@@ -13,6 +13,7 @@ struct exec {
 	uint32_t magic;
 	struct sim_cmd **cmds;
 	int count;
+	uint32_t id;         /* for a tracer */
 	struct sim_op *last; /* launches of one executable graph follow each other */
 };
 
@@ -168,6 +169,8 @@ static CUresult instantiate(CUgraphExec *out, CUgraph graph, unsigned long long 
 	struct exec *x = calloc(1, sizeof *x);
 	sim_lock();
 	bool ok = x && exec_fill(x, (struct sim_graph *)graph);
+	if (ok)
+		x->id = ++sim.next_graph;
 	sim_unlock();
 	if (!ok) {
 		free(x);
@@ -266,7 +269,10 @@ static CUresult launch(bool per_thread, CUgraphExec exec, CUstream stream)
 		pageable = pageable || (x->cmds[i]->kind == CMD_COPY && x->cmds[i]->copy.pageable);
 		sim_op_put(op);
 		x->cmds[i]->refs++;
+		sim_thread.graph = x->id;
+		sim_thread.node = (uint32_t)i + 1;
 		result = sim_submit(s, x->cmds[i], &op);
+		sim_thread.graph = sim_thread.node = 0;
 	}
 	struct sim_cmd *keep =
 		result == CUDA_SUCCESS && is_exec(x) ? sim_graph_mem_keep(x->cmds, x->count) : NULL;

@@ -20,6 +20,7 @@
 #include <cudaProfiler.h>
 
 #include "../sim.h"
+#include "sim_trace.h"
 #pragma GCC visibility pop
 #pragma GCC visibility push(hidden)
 
@@ -69,8 +70,17 @@ struct sim_symbol {
 	uint64_t calls; /* relaxed atomics */
 };
 
+/* What a traced call returns: known of those that SIM_FN makes, of others only when the entry fails. */
+static inline CUresult sim_result(struct sim_call *call, CUresult result)
+{
+	if (call->tracer)
+		call->result = result;
+	return result;
+}
 /* Counts the call, applies injected failures and the rules named by flags. */
-CUresult sim_enter(struct sim_symbol *symbol);
+CUresult sim_enter(struct sim_symbol *symbol, struct sim_call *call);
+/* The call ends; runs when it goes out of scope (sim_trace.c). */
+void sim_leave(struct sim_call *call);
 bool sim_in_child(void); /* forked from the process that called cuInit */
 /* Registered symbol of that exact name, or NULL. */
 struct sim_symbol *sim_symbol_find(const char *name);
@@ -81,23 +91,22 @@ void sim_fail_parse(const char *text); /* SIM_FAIL */
 /* Counts an error and says it on stderr. */
 void sim_complain(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
 
-/* Registers the symbol (the linker gathers the pointers) and runs sim_enter. */
-#define SIM_ENTER(sym, flag)                                                                          \
-	do {                                                                                              \
-		static struct sim_symbol self_ = {#sym, (void *)&sym, (flag), 0};                             \
-		static struct sim_symbol *const link_ __attribute__((section("sim_symbols"), used)) = &self_; \
-		(void)link_;                                                                                  \
-		CUresult entry_ = sim_enter(&self_);                                                          \
-		if (entry_ != CUDA_SUCCESS)                                                                   \
-			return entry_;                                                                            \
-	} while (0)
+/* First in a function: registers the symbol (the linker gathers the pointers) and runs sim_enter. */
+#define SIM_ENTER(sym, flag)                                                                      \
+	static struct sim_symbol self_ = {#sym, (void *)&sym, (flag), 0};                             \
+	static struct sim_symbol *const link_ __attribute__((section("sim_symbols"), used)) = &self_; \
+	(void)link_;                                                                                  \
+	struct sim_call call_ __attribute__((cleanup(sim_leave)));                                    \
+	CUresult entry_ = sim_enter(&self_, &call_);                                                  \
+	if (entry_ != CUDA_SUCCESS)                                                                   \
+	return entry_
 
 /* A whole exported function whose body is fn(args). */
-#define SIM_FN(sym, flag, params, call) \
-	CUresult sym params                 \
-	{                                   \
-		SIM_ENTER(sym, flag);           \
-		return call;                    \
+#define SIM_FN(sym, flag, params, call)    \
+	CUresult sym params                    \
+	{                                      \
+		SIM_ENTER(sym, flag);              \
+		return sim_result(&call_, (call)); \
 	}
 
 /* The legacy-default-stream symbol and its per-thread twin: fn(per_thread, args). */
@@ -162,6 +171,8 @@ struct sim_thread { /* TLS */
 	int depth;
 	CUstreamCaptureMode capture_mode;
 	bool in_host_func;      /* most calls are refused */
+	struct sim_call *call;  /* innermost traced call, or NULL */
+	uint32_t graph, node;   /* what a launch of a graph submits now; else 0 */
 	struct sim_ctx *kernel; /* whose kernel runs on this thread; else NULL */
 	uint64_t id;            /* 0: not assigned yet */
 };
@@ -177,6 +188,7 @@ struct sim_state {
 	struct sim_ctx *dead_contexts; /* kept, so that stale handles are recognised */
 	struct sim_stream *dead_streams;
 	unsigned long long next_id;
+	uint32_t next_event, next_graph; /* their numbers for a tracer */
 	uint64_t jitter_state;
 	uint64_t allocs, events, streams, registrations, host_allocs;
 	uint64_t errors;          /* relaxed atomic */
@@ -234,6 +246,15 @@ CUresult sim_ctx_join(struct sim_ctx *ctx, struct sim_cmd *cmd, struct sim_op **
 bool sim_ctx_bar(struct sim_ctx *ctx, struct sim_op *op);
 /* A stream that the program never sees, kept in *at. NULL: out of memory. */
 struct sim_stream *sim_ctx_hidden(struct sim_ctx *ctx, struct sim_stream **at);
+
+/* ---- the tracer (sim_trace.c) ---- */
+void sim_trace_enter(struct sim_call *call, const char *symbol);
+uint64_t sim_trace_now(void); /* ns of CLOCK_REALTIME */
+/* Lock held for all: what the current call does. */
+struct sim_trace_item *sim_trace_submit(const struct sim_stream *s, const struct sim_cmd *cmd);
+void sim_trace_wait(enum sim_trace_wait wait, const struct sim_ctx *ctx, const struct sim_stream *s,
+					const struct sim_event *e);
+void sim_trace_record(const struct sim_stream *s, const struct sim_event *e);
 
 /* ---- capture (sim_capture.c); lock held unless said ---- */
 CUresult sim_capture_unsafe_locked(void); /* 900, breaking the capture, when prohibited */

@@ -193,6 +193,11 @@ CUresult sim_kernel_run(struct sim_ctx *ctx, const struct sim_launch *launch)
 	return result;
 }
 
+const char *sim_kernel_name(const struct sim_launch *launch)
+{
+	return launch->kernel->name;
+}
+
 bool sim_kernel_names(const struct sim_launch *launch, uintptr_t base, size_t size)
 {
 	for (int i = 0; launch->kernel->params[i]; i++)
@@ -316,11 +321,23 @@ static bool read_params(struct sim_launch *l, void **params, void **extra)
 	return true;
 }
 
-static CUresult launch(bool per_thread, CUfunction f, uint64_t blocks, uint64_t threads, CUstream stream,
-					   void **params, void **extra)
+struct shape {
+	unsigned grid[3], block[3], shared;
+};
+
+/* 0: a dimension is. */
+static uint64_t volume(const unsigned side[3])
+{
+	return (uint64_t)side[0] * side[1] * side[2];
+}
+
+static CUresult launch(bool per_thread, CUfunction f, struct shape shape, CUstream stream, void **params,
+					   void **extra)
 {
 	struct sim_stream *s;
-	struct sim_launch l = {.kernel = NULL};
+	struct sim_launch l = {.kernel = NULL, .shared = shape.shared};
+	memcpy(l.grid, shape.grid, sizeof l.grid);
+	memcpy(l.block, shape.block, sizeof l.block);
 	sim_lock();
 	const struct function *fn = function_get(f);
 	CUresult result = fn ? sim_stream_get(stream, per_thread, &s) : CUDA_ERROR_INVALID_HANDLE;
@@ -328,7 +345,8 @@ static CUresult launch(bool per_thread, CUfunction f, uint64_t blocks, uint64_t 
 		result = CUDA_ERROR_INVALID_HANDLE;
 	if (result == CUDA_SUCCESS) {
 		l.kernel = fn->kernel;
-		if (!blocks || !threads || threads > 1024 || !read_params(&l, params, extra))
+		uint64_t threads = volume(shape.block);
+		if (!volume(shape.grid) || !threads || threads > 1024 || !read_params(&l, params, extra))
 			result = CUDA_ERROR_INVALID_VALUE;
 	}
 	if (result == CUDA_SUCCESS) {
@@ -340,24 +358,25 @@ static CUresult launch(bool per_thread, CUfunction f, uint64_t blocks, uint64_t 
 	return result;
 }
 
+#define SHAPE ((struct shape){{gx, gy, gz}, {bx, by, bz}, shared})
 #define LAUNCH_PARAMS                                                                            \
 	(CUfunction f, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by, unsigned bz, \
 	 unsigned shared, CUstream s, void **params, void **extra)
-SIM_TWIN(cuLaunchKernel, _ptsz, S_DEV, LAUNCH_PARAMS, launch, f, (uint64_t)gx *gy *gz,
-		 (uint64_t)bx *by *bz + 0 * shared, s, params, extra)
+SIM_TWIN(cuLaunchKernel, _ptsz, S_DEV, LAUNCH_PARAMS, launch, f, SHAPE, s, params, extra)
 
 #define COOPERATIVE_PARAMS                                                                       \
 	(CUfunction f, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by, unsigned bz, \
 	 unsigned shared, CUstream s, void **params)
-SIM_TWIN(cuLaunchCooperativeKernel, _ptsz, S_DEV, COOPERATIVE_PARAMS, launch, f, (uint64_t)gx *gy *gz,
-		 (uint64_t)bx *by *bz + 0 * shared, s, params, NULL)
+SIM_TWIN(cuLaunchCooperativeKernel, _ptsz, S_DEV, COOPERATIVE_PARAMS, launch, f, SHAPE, s, params, NULL)
 
 static CUresult launch_ex(bool per_thread, const CUlaunchConfig *c, CUfunction f, void **params, void **extra)
 {
 	if (!c)
 		return CUDA_ERROR_INVALID_VALUE;
-	return launch(per_thread, f, (uint64_t)c->gridDimX * c->gridDimY * c->gridDimZ,
-				  (uint64_t)c->blockDimX * c->blockDimY * c->blockDimZ, c->hStream, params, extra);
+	struct shape shape = {{c->gridDimX, c->gridDimY, c->gridDimZ},
+						  {c->blockDimX, c->blockDimY, c->blockDimZ},
+						  c->sharedMemBytes};
+	return launch(per_thread, f, shape, c->hStream, params, extra);
 }
 SIM_TWIN(cuLaunchKernelEx, _ptsz, S_DEV, (const CUlaunchConfig *c, CUfunction f, void **params, void **extra),
 		 launch_ex, c, f, params, extra)

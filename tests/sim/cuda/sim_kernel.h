@@ -14,6 +14,8 @@ unsigned char *sim_kernel_reach(uintptr_t addr, size_t *n, struct sim_phys **phy
 /* True when a parameter is an address in [base, base + size). */
 bool sim_kernel_names(const struct sim_launch *launch, uintptr_t base, size_t size);
 
+const char *sim_kernel_name(const struct sim_launch *launch);
+
 /* sim_tag.c */
 CUresult sim_k_tag_fill(struct sim_ctx *ctx, const uint64_t *arg);
 CUresult sim_k_tag_check(struct sim_ctx *ctx, const uint64_t *arg);

@@ -26,6 +26,7 @@ static CUresult fill(bool per_thread, CUdeviceptr dst, size_t pitch, unsigned un
 			.height = height,
 			.unit = unit,
 			.value = value,
+			.async = !sync,
 		};
 		result = sim_submit(s, cmd, &op);
 	}

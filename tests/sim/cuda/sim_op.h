@@ -31,6 +31,9 @@ struct sim_copy { /* a box of bytes; addresses are the program's */
 	size_t dst_pitch, src_pitch, dst_slice, src_slice;
 	bool src_pinned, dst_pinned; /* must still be pinned when the copy runs */
 	bool pageable;               /* in a graph: a launch waits for it */
+	bool async;                  /* of an asynchronous call */
+	bool part;                   /* the program's copy is told with a later piece, */
+	size_t whole;                /* … of which these are the bytes; 0: no pieces */
 	void *staged;                /* owned: the source was read at the call */
 };
 
@@ -39,12 +42,14 @@ struct sim_set {
 	size_t pitch, width, height; /* in elements of `unit` bytes, but the pitch */
 	unsigned unit;
 	uint32_t value;
+	bool async;
 };
 
 #define SIM_KERNEL_ARGS 8
 struct sim_launch {
 	const struct sim_kernel *kernel;
 	uint64_t arg[SIM_KERNEL_ARGS];
+	uint32_t grid[3], block[3], shared;
 };
 
 struct sim_value {
@@ -100,6 +105,7 @@ struct sim_op {
 	uint64_t seq;  /* in the stream */
 	unsigned mark; /* of the newest search that came by */
 	struct sim_cmd *cmd;
+	struct sim_trace_item *trace; /* who is told when it has run; NULL: nobody */
 	struct sim_op *next;
 	struct sim_waiter *waiters; /* threads that wait until it is done */
 	int dep_count, dep_room;
@@ -131,6 +137,7 @@ struct sim_event {
 	uint32_t magic;
 	int refs;
 	unsigned flags;
+	uint32_t id;
 	struct sim_ctx *ctx;
 	struct sim_op *record;       /* newest record, or NULL */
 	struct sim_ipc *ipc;         /* shared with other processes: stands for `record` */

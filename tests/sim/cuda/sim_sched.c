@@ -90,9 +90,15 @@ static void stream_run_head(struct sim_stream *s)
 	sim_unlock();
 	jitter();
 	CUresult result = CUDA_SUCCESS;
+	uint64_t start = op->trace ? sim_trace_now() : 0;
+	bool run = false;
 	/* After a fatal error nothing more runs; the host sees the queue drain. */
-	if (__atomic_load_n(&s->ctx->sticky, __ATOMIC_ACQUIRE) == CUDA_SUCCESS)
+	if (__atomic_load_n(&s->ctx->sticky, __ATOMIC_ACQUIRE) == CUDA_SUCCESS) {
 		result = sim_cmd_run(s->ctx, op);
+		run = true;
+	}
+	if (op->trace)
+		op->trace->done(op->trace, run ? start : 0, run ? sim_trace_now() : 0);
 	if (result != CUDA_SUCCESS)
 		sim_ctx_stick(s->ctx, result);
 	if (op->cmd->kind == CMD_RECORD_IPC) /* other processes see the queue drain too */
@@ -273,6 +279,7 @@ CUresult sim_submit_after(struct sim_stream *s, struct sim_cmd *cmd, struct sim_
 	s->tail = op;
 	sim_op_put(s->last);
 	s->last = op;
+	op->trace = sim_trace_submit(s, cmd);
 	pthread_cond_signal(&s->wake);
 	if (out)
 		*out = sim_op_get(op);

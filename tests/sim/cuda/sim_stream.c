@@ -136,6 +136,7 @@ static CUresult synchronize(bool per_thread, CUstream handle)
 		result = sim_capture_host_looks(s);
 	if (result == CUDA_SUCCESS) {
 		struct sim_ctx *ctx = s->ctx;
+		sim_trace_wait(TRACE_STREAM, ctx, s, NULL);
 		sim_stream_drain(s);
 		sim_pool_host_waited(ctx->dev);
 		result = __atomic_load_n(&ctx->sticky, __ATOMIC_ACQUIRE);
@@ -169,8 +170,10 @@ static CUresult wait_event(bool per_thread, CUstream handle, CUevent event, unsi
 	CUresult result = sim_stream_get(handle, per_thread, &s);
 	if (result == CUDA_SUCCESS)
 		result = sim_event_get(event, &e);
-	if (result == CUDA_SUCCESS)
+	if (result == CUDA_SUCCESS) {
+		sim_trace_wait(TRACE_STREAM_EVENT, s->ctx, s, e);
 		result = sim_event_stream_waits(e, s, flags);
+	}
 	sim_unlock();
 	return result;
 }
