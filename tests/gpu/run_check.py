@@ -17,6 +17,7 @@ import time
 import check_copies
 import check_devmem
 import check_devmem_scripts as scripts
+import check_timeline
 import check_torch
 import harness as h
 from hook_coverage import compare
@@ -41,7 +42,7 @@ TESTS = [
     ("mem_cupy", scripts.mem_cupy),
     ("mem_jax", scripts.mem_jax),
     ("mem_static", scripts.mem_static),
-]
+] + check_timeline.TESTS
 
 
 def one(name, test, verbose, out):

@@ -84,13 +84,14 @@ class Player:
 
 
 class Players:
-    """settings: [(name, mode, environment)], all the same script. Use with `with`."""
+    """settings: [(name, mode, environment)] for the same `args`, or (name, mode, environment, args) each.
+    Use with `with`."""
 
     def __init__(self, args, settings, limit=170):
         self.all = []
         try:
-            for name, mode, extra in settings:
-                self.all.append(Player(name, args, mode, extra, limit))
+            for name, mode, extra, *own in settings:
+                self.all.append(Player(name, own[0] if own else args, mode, extra, limit))
             for p in self.all:
                 p.hear("READY")
         except BaseException:
