@@ -40,8 +40,8 @@ enum timeline_kind {
 	TIMELINE_SYNC,   /* a host thread waited for the device; value: 0 */
 	TIMELINE_OVERHEAD,   /* CUPTI's own */
 	TIMELINE_EVENT,      /* libturbo's own doing (shim/events.def); value: in the event's unit */
-	TIMELINE_COLLECTIVE, /* an NCCL call on its host thread; value: bytes, correlation: sequence number in
-							the communicator */
+	TIMELINE_COLLECTIVE, /* an NCCL call on its host thread; value: its count in bytes, correlation: sequence
+							number in the communicator, of sends and receives apart */
 	TIMELINE_GAP,        /* nothing was recorded meanwhile; the entry's name is the reason */
 	TIMELINE_COUNTER,    /* a sample: duration 0, value: what the entry's name says */
 	TIMELINE_KINDS

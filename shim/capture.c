@@ -7,6 +7,7 @@
 #include <stdint.h>
 #include <time.h>
 
+#include "events.h"
 #include "real.h"
 
 #define CAPTURES 64
@@ -17,6 +18,7 @@ struct capture {
 	uintptr_t thread; /* 0 unless per-thread */
 	CUcontext ctx;    /* the stream's; compared for per-thread streams only */
 	int device;       /* of ctx; -1 unknown */
+	uint64_t since;   /* as events_begin() gave it */
 };
 
 static struct {
@@ -98,6 +100,7 @@ static unsigned find(const struct capture *k)
 bool capture_note_begin(CUstream stream, bool per_thread)
 {
 	struct capture k = key(stream, per_thread);
+	k.since = events_begin();
 	find_owner(&k);
 	pthread_mutex_lock(&captures.lock);
 	bool fresh = find(&k) == captures.n;
@@ -124,13 +127,17 @@ static void end(CUstream stream, bool per_thread, bool certain)
 	if (!capture_live())
 		return;
 	struct capture k = key(stream, per_thread);
+	uint64_t since = 0;
 	pthread_mutex_lock(&captures.lock);
 	unsigned i = find(&k);
-	if (i < captures.n)
+	if (i < captures.n) {
+		since = captures.list[i].since;
 		drop(i);
-	else if (certain && atomic_load_explicit(&captures.live, memory_order_relaxed) > captures.n)
+	} else if (certain && atomic_load_explicit(&captures.live, memory_order_relaxed) > captures.n) {
 		atomic_fetch_sub_explicit(&captures.live, 1, memory_order_relaxed);
+	}
 	pthread_mutex_unlock(&captures.lock);
+	events_end(EVENT_CAPTURE, since, 0, !certain);
 }
 
 void capture_note_end(CUstream stream, bool per_thread)

@@ -6,12 +6,14 @@
  */
 #include <cuda.h>
 
+#include "events.h"
 #include "guard.h"
 #include "make_room.h"
 #include "../policy/devmem/calls.h"
 #include "stats.h"
 #include "tell_failure.h"
 #include "tell_trace.h"
+#include "tell_wait.h"
 #include "../policy/devmem/devmem.h"
 #include "../policy/devmem/stream.h"
 
@@ -30,6 +32,22 @@ static bool heap_offered(void)
 	return __atomic_load_n(&stream_state, __ATOMIC_RELAXED) != STREAM_NONE && !guard_inside();
 }
 
+/* The driver's alone. */
+static CUresult passed_alloc(CUdeviceptr *ptr, size_t bytes)
+{
+	struct devmem_room room = devmem_room_begin();
+	uint64_t since = events_begin();
+	CUresult status;
+
+	do
+		status = REAL(cuMemAlloc_v2)(ptr, bytes);
+	while (made_room(status, &room, -1));
+	events_end(EVENT_DEVMEM_MISS, since, bytes, status != CUDA_SUCCESS);
+	if (__builtin_expect(status == CUDA_ERROR_OUT_OF_MEMORY, 0))
+		events_end(EVENT_DEVMEM_OOM, since, bytes, true);
+	return status;
+}
+
 TURBO_EXPORT CUresult cuMemAlloc_v2(CUdeviceptr *ptr, size_t bytes)
 {
 	CUresult status;
@@ -41,12 +59,8 @@ TURBO_EXPORT CUresult cuMemAlloc_v2(CUdeviceptr *ptr, size_t bytes)
 		taken = devmem_alloc(ptr, bytes, &status);
 		guard_leave();
 	}
-	if (!taken) {
-		struct devmem_room room = devmem_room_begin();
-		status = REAL(cuMemAlloc_v2)(ptr, bytes);
-		while (made_room(status, &room, -1))
-			status = REAL(cuMemAlloc_v2)(ptr, bytes);
-	}
+	if (!taken)
+		status = passed_alloc(ptr, bytes);
 	TELL_TRACE(status == CUDA_SUCCESS, devmem_trace_allocated(*ptr, bytes, NULL));
 	return status;
 }
@@ -64,7 +78,7 @@ TURBO_EXPORT CUresult cuMemFree_v2(CUdeviceptr ptr)
 		if (taken)
 			return status;
 	}
-	return REAL(cuMemFree_v2)(ptr);
+	return calls_free(ptr, 0);
 }
 
 TURBO_EXPORT CUresult cuMemGetInfo_v2(size_t *available, size_t *total)
@@ -107,11 +121,12 @@ static void synchronized(CUcontext ctx, uint64_t token, CUresult status)
 TURBO_EXPORT CUresult cuCtxSynchronize(void)
 {
 	CUresult status;
-	uint64_t token;
+	uint64_t token, since = events_begin();
 
 	stats_call(HOOK_cuCtxSynchronize);
 	token = synchronizing(NULL);
 	status = REAL(cuCtxSynchronize)();
+	tell_wait(since, "cuCtxSynchronize", status);
 	synchronized(NULL, token, status);
 	return status;
 }
@@ -119,11 +134,12 @@ TURBO_EXPORT CUresult cuCtxSynchronize(void)
 TURBO_EXPORT CUresult cuCtxSynchronize_v2(CUcontext ctx)
 {
 	CUresult status;
-	uint64_t token;
+	uint64_t token, since = events_begin();
 
 	stats_call(HOOK_cuCtxSynchronize_v2);
 	token = synchronizing(ctx);
 	status = REAL(cuCtxSynchronize_v2)(ctx);
+	tell_wait(since, "cuCtxSynchronize_v2", status);
 	synchronized(ctx, token, status);
 	return status;
 }

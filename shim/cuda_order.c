@@ -1,6 +1,7 @@
 /*
  * cuda_order.c - waiting for streams and events: counted, and told to the recorder of
- * TURBO_DEVMEM_TRACE. Every call goes to the driver as it is; an error that lasts is told to the policy.
+ * TURBO_DEVMEM_TRACE and, where the program waits, to the timeline. Every call goes to the driver as it is; an error
+ * that lasts is told to the policy.
  */
 #include <cuda.h>
 
@@ -9,6 +10,7 @@
 #include "stats.h"
 #include "tell_failure.h"
 #include "tell_trace.h"
+#include "tell_wait.h"
 
 /* What is captured happens when a graph is launched, not now. */
 static bool done(CUresult status)
@@ -17,33 +19,37 @@ static bool done(CUresult status)
 }
 
 /* A function and its twin, whose default stream is the thread's own. `params` and `args` in parentheses;
- * `tell` is one of trace.h's, about the stream `on`. */
-#define ORDER(symbol, params, args, tell)  \
-	ONE(symbol, false, params, args, tell) \
-	ONE(symbol##_ptsz, true, params, args, tell)
+ * `tell` is one of trace.h's, about the stream `on`; `waits`: the program does, for the device. */
+#define ORDER(symbol, waits, params, args, tell)  \
+	ONE(symbol, waits, false, params, args, tell) \
+	ONE(symbol##_ptsz, waits, true, params, args, tell)
 
-#define ONE(symbol, per_thread, params, args, tell)      \
-	TURBO_EXPORT CUresult symbol params                  \
-	{                                                    \
-		CUstream on = traced_stream(stream, per_thread); \
-		stats_call(HOOK_##symbol);                       \
-		CUresult status = REAL(symbol) args;             \
-		tell_failure(status);                            \
-		TELL_TRACE(done(status), tell);                  \
-		return status;                                   \
+#define ONE(symbol, waits, per_thread, params, args, tell) \
+	TURBO_EXPORT CUresult symbol params                    \
+	{                                                      \
+		CUstream on = traced_stream(stream, per_thread);   \
+		uint64_t since = waits ? events_begin() : 0;       \
+		stats_call(HOOK_##symbol);                         \
+		CUresult status = REAL(symbol) args;               \
+		tell_wait(since, #symbol, status);                 \
+		tell_failure(status);                              \
+		TELL_TRACE(done(status), tell);                    \
+		return status;                                     \
 	}
 
-ORDER(cuStreamSynchronize, (CUstream stream), (stream), devmem_trace_sync(on))
-ORDER(cuStreamWaitEvent, (CUstream stream, CUevent event, unsigned int flags), (stream, event, flags),
+ORDER(cuStreamSynchronize, true, (CUstream stream), (stream), devmem_trace_sync(on))
+ORDER(cuStreamWaitEvent, false, (CUstream stream, CUevent event, unsigned int flags), (stream, event, flags),
 	  devmem_trace_wait_event(on, event))
-ORDER(cuEventRecord, (CUevent event, CUstream stream), (event, stream), devmem_trace_event(event, on))
-ORDER(cuEventRecordWithFlags, (CUevent event, CUstream stream, unsigned int flags), (event, stream, flags),
-	  devmem_trace_event(event, on))
+ORDER(cuEventRecord, false, (CUevent event, CUstream stream), (event, stream), devmem_trace_event(event, on))
+ORDER(cuEventRecordWithFlags, false, (CUevent event, CUstream stream, unsigned int flags),
+	  (event, stream, flags), devmem_trace_event(event, on))
 
 TURBO_EXPORT CUresult cuEventSynchronize(CUevent event)
 {
+	uint64_t since = events_begin();
 	stats_call(HOOK_cuEventSynchronize);
 	CUresult status = REAL(cuEventSynchronize)(event);
+	tell_wait(since, "cuEventSynchronize", status);
 	tell_failure(status);
 	return status;
 }

@@ -57,6 +57,11 @@ uint64_t events_now(void)
 	return clock_ns(CLOCK_REALTIME);
 }
 
+uint32_t events_thread(void)
+{
+	return (uint32_t)syscall(SYS_gettid);
+}
+
 static uint64_t sum(const uint64_t *word, uint64_t position)
 {
 	uint64_t h = position;
@@ -108,7 +113,7 @@ void events_tell(const struct event *e)
 		[WORD_START] = e->start,
 		[WORD_DURATION] = e->duration,
 		[WORD_VALUE] = e->value,
-		[WORD_WHO] = (uint64_t)e->thread << 32 | e->id << 1 | e->failed,
+		[WORD_WHO] = (uint64_t)e->thread << 32 | (e->type & 0xffff) << 16 | e->id << 1 | e->failed,
 		[WORD_NUMBER] = (uint64_t)e->detail << 32 | e->sequence,
 		[WORD_NAME] = (uintptr_t)e->name,
 	};
@@ -129,7 +134,7 @@ void events_tell_span(enum event_id id, uint64_t since, uint64_t value, const ch
 		.duration = now > since ? now - since : 0, /* the clock may be set back */
 		.value = value,
 		.id = id,
-		.thread = (uint32_t)syscall(SYS_gettid),
+		.thread = events_thread(),
 		.name = name,
 		.failed = failed,
 	};
@@ -145,7 +150,7 @@ static bool read_cell(struct cell *cell, struct event *e)
 
 	for (unsigned i = 0; i < WORDS; i++)
 		word[i] = atomic_load_explicit(&cell->word[i], memory_order_relaxed);
-	uint32_t id = (uint32_t)word[WORD_WHO] >> 1;
+	uint32_t id = (uint16_t)word[WORD_WHO] >> 1;
 	if (word[WORD_SUM] != sum(word, head) || id >= EVENT_COUNT)
 		return false;
 	*e = (struct event){
@@ -156,6 +161,7 @@ static bool read_cell(struct cell *cell, struct event *e)
 		.thread = (uint32_t)(word[WORD_WHO] >> 32),
 		.sequence = (uint32_t)word[WORD_NUMBER],
 		.detail = (uint32_t)(word[WORD_NUMBER] >> 32),
+		.type = (uint16_t)(word[WORD_WHO] >> 16),
 		.name = (const char *)(uintptr_t)word[WORD_NAME],
 		.failed = word[WORD_WHO] & 1,
 	};

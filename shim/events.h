@@ -23,10 +23,12 @@ struct event {
 	uint64_t start;    /* ns, CLOCK_REALTIME */
 	uint64_t duration; /* ns */
 	uint64_t value;
-	uint32_t id;               /* enum event_id */
-	uint32_t thread;           /* Linux thread id */
-	uint32_t sequence, detail; /* of collectives: number in the communicator, and communicator's number */
-	const char *name;          /* NULL: the name in events.def; else a string that lives for ever */
+	uint32_t id;     /* enum event_id */
+	uint32_t thread; /* Linux thread id */
+	/* Of collectives: number in the communicator (sends and receives apart), communicator's number (nccl_comm.h),
+	 * and ncclDataType_t, below 65536. */
+	uint32_t sequence, detail, type;
+	const char *name; /* NULL: the name in events.def; else a string that lives for ever */
 	bool failed;
 };
 
@@ -38,7 +40,8 @@ static inline bool events_wanted(void)
 	return __builtin_expect(atomic_load_explicit(&events_on, memory_order_relaxed), 0);
 }
 
-uint64_t events_now(void); /* ns, CLOCK_REALTIME */
+uint64_t events_now(void);    /* ns, CLOCK_REALTIME */
+uint32_t events_thread(void); /* this thread's number */
 /* Now, or 0 while nobody records. */
 static inline uint64_t events_begin(void)
 {

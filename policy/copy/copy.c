@@ -7,6 +7,7 @@
 
 #include "capture.h"
 #include "cpus.h"
+#include "events.h"
 #include "log.h"
 #include "move.h"
 #include "options.h"
@@ -121,7 +122,7 @@ static bool failed(CUresult r)
 
 static bool staged(const struct copy_call *call, struct copy_ring *ring, CUresult *status)
 {
-	uint64_t since = clock_ns();
+	uint64_t since = clock_ns(), told_since = events_begin();
 	size_t early = !ring->early_reads ? 0 : copy.early ? SIZE_MAX : COPY_EARLY_BYTES;
 	bool on_caller = stage_fits_caller(call, ring, early);
 	struct stage st;
@@ -140,6 +141,7 @@ static bool staged(const struct copy_call *call, struct copy_ring *ring, CUresul
 	if (!ok)
 		return failed(r);
 	count_staged(call, since);
+	events_end(call->dir == COPY_H2D ? EVENT_COPY_H2D : EVENT_COPY_D2H, told_since, call->bytes, false);
 	*status = CUDA_SUCCESS;
 	return true;
 }

@@ -115,12 +115,14 @@ static void track(struct space *s, CUdeviceptr base, size_t size, size_t asked)
 static CUresult alloc_real(struct space *s, CUdeviceptr *ptr, size_t rounded, size_t bytes)
 {
 	CUdeviceptr base = 0;
+	uint64_t since = events_begin();
 	CUresult r = REAL(cuMemAlloc_v2)(&base, rounded);
 	size_t size = rounded;
 	if (r == CUDA_ERROR_OUT_OF_MEMORY && bytes != rounded) {
 		r = REAL(cuMemAlloc_v2)(&base, bytes);
 		size = bytes;
 	}
+	events_end(EVENT_DEVMEM_MISS, since, size, r != CUDA_SUCCESS);
 	if (r != CUDA_SUCCESS)
 		return r;
 	track(s, base, size, bytes);
@@ -188,10 +190,11 @@ static CUresult free_as_asked(struct space *s, struct block *b, CUdeviceptr base
 {
 	pthread_mutex_lock(&s->lock);
 	bool alive = atomic_load(&s->state) == SPACE_READY;
+	size_t size = alive ? b->size : 0;
 	if (alive)
 		block_remove(b);
 	pthread_mutex_unlock(&s->lock);
-	CUresult r = REAL(cuMemFree_v2)(base);
+	CUresult r = calls_free(base, size);
 	if (!alive) /* the context ended, and the block was dropped with it */
 		return r;
 	fault_seen(s, r);

@@ -333,7 +333,7 @@ static bool free_last(struct space *s, struct batch *batch, unsigned life)
 	if (!alive)
 		return false;
 	bool stale = __atomic_load_n(&b->flags, __ATOMIC_RELAXED) & BLOCK_STALE;
-	bool freed = stale || REAL(cuMemFree_v2)(b->base) == CUDA_SUCCESS;
+	bool freed = stale || calls_free(b->base, size) == CUDA_SUCCESS;
 	pthread_mutex_lock(&s->lock);
 	alive = atomic_load(&s->life) == life;
 	bool back = !freed && alive && block_insert(b);

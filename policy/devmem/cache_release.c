@@ -38,7 +38,7 @@ static size_t give_back(struct space *s, struct block *b, enum release_reason re
 	size_t size = b->size;
 	bool stale = __atomic_load_n(&b->flags, __ATOMIC_RELAXED) & BLOCK_STALE;
 	block_remove(b);
-	if (stale || REAL(cuMemFree_v2)(b->base) == CUDA_SUCCESS) {
+	if (stale || calls_free(b->base, size) == CUDA_SUCCESS) {
 		room_left(size);
 		block_drop(b);
 		stats_add(counters[reason], size);

@@ -5,6 +5,9 @@
 #ifndef TURBO_DEVMEM_CALLS_H
 #define TURBO_DEVMEM_CALLS_H
 
+#include <cuda.h>
+
+#include "events.h"
 #include "real.h"
 #include "stats.h"
 
@@ -16,5 +19,15 @@ static inline void *calls_get(enum hook_id id)
 
 #undef REAL
 #define REAL(sym) ((__typeof__(&sym))calls_get(HOOK_##sym))
+
+/* A free of `bytes`, 0: not known; told to the timeline. */
+static inline CUresult calls_free(CUdeviceptr base, size_t bytes)
+{
+	uint64_t since = events_begin();
+	CUresult r = REAL(cuMemFree_v2)(base);
+
+	events_end(EVENT_DEVMEM_FREE, since, bytes, r != CUDA_SUCCESS);
+	return r;
+}
 
 #endif

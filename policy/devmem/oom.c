@@ -7,6 +7,7 @@
 #include "block.h"
 #include "bound.h"
 #include "cache.h"
+#include "events.h"
 #include "log.h"
 #include "real.h"
 #include "sites.h"
@@ -108,6 +109,7 @@ void oom_report(int device, size_t bytes)
 {
 	static int said;
 	stats_add(STATS_DEVMEM_OOM, 1);
+	events_end(EVENT_DEVMEM_OOM, events_begin(), bytes, true);
 	/* Relaxed: nothing but the right to speak is handed over. */
 	if (log_level < LOG_WARN || __atomic_exchange_n(&said, 1, __ATOMIC_RELAXED))
 		return;

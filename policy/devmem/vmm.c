@@ -55,7 +55,9 @@ static int chunk_create(void *arg, size_t bytes, uint64_t *handle)
 	struct vmm_device *dev = arg;
 	CUmemAllocationProp prop = chunk_prop(dev);
 	CUmemGenericAllocationHandle h = 0;
+	uint64_t since = events_begin();
 	CUresult r = RELAXED(REAL(cuMemCreate)(&h, bytes, &prop, 0));
+	events_end(EVENT_DEVMEM_MISS, since, bytes, r != CUDA_SUCCESS);
 	*handle = h;
 	if (r == CUDA_SUCCESS)
 		oom_watch(dev->ordinal);
@@ -65,7 +67,10 @@ static int chunk_create(void *arg, size_t bytes, uint64_t *handle)
 static int chunk_release(void *arg, uint64_t handle)
 {
 	(void)arg;
-	return code(RELAXED(REAL(cuMemRelease)(handle)));
+	uint64_t since = events_begin();
+	CUresult r = RELAXED(REAL(cuMemRelease)(handle));
+	events_end(EVENT_DEVMEM_FREE, since, 0, r != CUDA_SUCCESS);
+	return code(r);
 }
 
 /* The driver's answer is about the current context's device. */

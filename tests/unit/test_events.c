@@ -31,6 +31,7 @@ static struct event numbered(uint32_t teller, uint64_t n)
 		.thread = teller,
 		.sequence = (uint32_t)n,
 		.detail = (uint32_t)n * 7,
+		.type = (uint16_t)(n * 11),
 		.name = n % 2 ? "odd" : NULL,
 		.failed = n % 3 == 0,
 	};
@@ -41,8 +42,8 @@ static bool is_whole(const struct event *e)
 	struct event want = numbered(e->thread, e->value);
 
 	return e->start == want.start && e->duration == want.duration && e->id == want.id &&
-		   e->sequence == want.sequence && e->detail == want.detail && e->failed == want.failed &&
-		   (want.name ? e->name && strcmp(e->name, want.name) == 0 : !e->name);
+		   e->sequence == want.sequence && e->detail == want.detail && e->type == want.type &&
+		   e->failed == want.failed && (want.name ? e->name && strcmp(e->name, want.name) == 0 : !e->name);
 }
 
 static uint64_t drain_all(void)
