@@ -202,6 +202,14 @@ $(HOOKS_OK): tests/check_hooks.sh tests/check_hooks.awk shim/hooks.def shim/hook
 	$(Q)CC='$(CC)' CUDA_INC='$(CUDA_INC)' CUDA_H='$(CUDA_H)' NCCL_H='$(NCCL_H)' CUPTI_H='$(CUPTI_H)' \
 		timeout 60 sh tests/check_hooks.sh && touch $@
 
+# The page of `turbo report --html`, which report_html.c takes in whole.
+REPORT_PAGE := $(GEN)/report_page.html
+$(REPORT_PAGE): tools/timeline/page/assemble.sh $(wildcard tools/timeline/page/page*)
+	$(call say,GEN,$@)
+	@mkdir -p $(@D)
+	$(Q)sh $< tools/timeline/page > $@
+$(OBJ)/tools/timeline/report_html.o: $(REPORT_PAGE)
+
 # ---- objects ------------------------------------------------------------------------
 
 # What answers dlsym() runs before a sanitizer's runtime is up and before interposed string

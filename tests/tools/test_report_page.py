@@ -1,0 +1,314 @@
+"""The page of `turbo report --html`, opened in headless Chromium: it draws what the report says, asks for nothing,
+and says nothing on the console. --keep DIR leaves the pages and screenshots there."""
+import json
+import os
+import sys
+import tempfile
+import time
+
+sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+import browser  # noqa: E402
+import report_sample  # noqa: E402
+
+BUILD = os.environ.get("BUILD", "build")
+SIZES = ((1280, False), (1280, True), (390, False), (390, True))
+CATEGORIES = ("compute", "overlapped", "exposed", "memory")
+
+
+def write_page(path, report):
+    """As report_html.c does."""
+    with open(os.path.join(BUILD, "gen", "report_page.html"), encoding="utf-8") as page:
+        text = page.read()
+    data = json.dumps(report, ensure_ascii=False).replace("<", "\\u003c")
+    with open(path, "w", encoding="utf-8") as out:
+        out.write(text.replace("@REPORT@", data, 1))
+
+
+class Check:
+    """One page at one size."""
+
+    def __init__(self, chromium, folder, name, report, width=1280, dark=False, **more):
+        self.path = os.path.join(folder, name + ".html")
+        self.name = f"{name} {width} {'dark' if dark else 'light'}"
+        if not os.path.exists(self.path):
+            write_page(self.path, report)
+        self.report = report
+        self.page = browser.Page(chromium, self.path, width=width, dark=dark, **more)
+        self.width = width
+        self.equal("ready", self.js("document.documentElement.dataset.ready"), "true")
+        self.page.frames()
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *failed):
+        if not failed[0]:
+            self.equal("console", self.page.said(), [])
+            self.equal("requests", self.page.requests(), ["file://" + os.path.abspath(self.path)])
+        self.page.close()
+
+    def js(self, expression):
+        return self.page.evaluate(expression)
+
+    def that(self, what, holds, seen=""):
+        if not holds:
+            raise AssertionError(f"{self.name}: {what}: {seen}")
+
+    def equal(self, what, got, want):
+        self.that(what, got == want, f"got {got!r}, want {want!r}")
+
+    def texts(self, selector):
+        return self.js(f"[...document.querySelectorAll({json.dumps(selector)})].map((n) => n.textContent)")
+
+    def count(self, selector):
+        return self.js(f"document.querySelectorAll({json.dumps(selector)}).length")
+
+
+def colour_shares(check, lane, x):
+    """Of column `x` (0 to 1) of a lane: how much of its height has the colour of each category."""
+    return check.js(f"""(() => {{
+        const canvas = document.querySelectorAll('.plots canvas')[{lane}];
+        const probe = document.getElementById('probe');
+        const rgb = (key) => (probe.style.color = `var(--${{key}})`, getComputedStyle(probe).color.match(/\\d+/g).slice(0, 3).map(Number));
+        const copy = new OffscreenCanvas(1, canvas.height).getContext('2d', {{willReadFrequently: true}});
+        copy.drawImage(canvas, -Math.floor({x} * canvas.width), 0);
+        const {{data}} = copy.getImageData(0, 0, 1, canvas.height);
+        const near = (i, c) => c.every((v, k) => Math.abs(v - data[4 * i + k]) < 12) && data[4 * i + 3] > 200;
+        return Object.fromEntries({json.dumps(CATEGORIES + ("idle",))}.map((key) => {{
+            const want = rgb(key);
+            let n = 0;
+            for (let i = 0; i < canvas.height; i++)
+                n += near(i, want);
+            return [key, n / canvas.height];
+        }}));
+    }})()""")
+
+
+def check_lane(check, lane, bin_index, bins=report_sample.BINS):
+    """The pixels of a bin against the report, when it is drawn by itself."""
+    gpu = check.report["ranks"][lane]["gpus"][0]
+    series = gpu["series"]
+    check.js("(() => { const p = document.querySelector('.plots'); p.focus(); })()")
+    check.page.key("Home")
+    check.page.frames()
+    width = check.js("document.querySelector('.plots canvas').clientWidth")
+    # Bins that share a pixel are drawn as their mean.
+    group = max(1, -(-bins // width))
+    first = bin_index // group * group
+    mean = lambda key: sum(series[key][first:first + group]) / group
+    want = {"compute": mean("compute") - mean("overlap"), "overlapped": mean("overlap"), "exposed": mean("communication"), "memory": mean("memory")}
+    want["idle"] = 1 - sum(want.values()) - mean("unseen")
+    got = colour_shares(check, lane, (first + group / 2) / bins)
+    height = check.js(f"document.querySelectorAll('.plots canvas')[{lane}].height")
+    for key, share in want.items():
+        check.that(f"pixels of {key} in bin {first}", abs(got[key] - share) < 0.02 + 4 / height, f"got {got}, want {want}")
+
+
+def everything_drawn(chromium, folder, name, report):
+    lanes = len(report["ranks"])
+    for width, dark in SIZES if lanes <= 8 else SIZES[:2]:
+        with Check(chromium, folder, name, report, width, dark) as check:
+            check.equal("lanes", check.count(".plots canvas"), lanes)
+            check.equal("no sideways scrolling", check.js("document.documentElement.scrollWidth"), width)
+            check.equal("page colour", check.js("getComputedStyle(document.body).backgroundColor"),
+                        "rgb(17, 19, 21)" if dark else "rgb(247, 247, 245)")
+            check.equal("verdict", check.texts("#verdict"), [report["verdict"]])
+            for bin_index in (7, 333, 620):
+                check_lane(check, 0, bin_index)
+            with_steps = [r for r in report["ranks"] if r["gpus"][0]["steps"]]
+            drawn = check.js("[...document.querySelectorAll('.line-chart .series')].map((n) => Number(n.dataset.steps))")
+            check.equal("step lines", drawn, [r["gpus"][0]["steps"]["count"] for r in with_steps][:len(drawn) if lanes > 8 else lanes])
+            check.that("step lines", len(drawn) == (1 if lanes > 8 else len(with_steps)), drawn)
+            kernels = report["kernels"]["top"]
+            check.equal("kernels", check.texts("#kernels tbody .expand code")[:3], [k["short_name"] for k in kernels[:3]])
+            check.that("findings", check.count(".card") == len(report["findings"]), check.count(".card"))
+            check.equal("rows of ranks", check.count("#totals tbody tr"), min(16, lanes))
+            check.page.screenshot(os.path.join(folder, f"{name}-{width}-{'dark' if dark else 'light'}.png"))
+
+
+def exact_values(chromium, folder):
+    """Tooltip, zoom and tables say what the report says."""
+    report = report_sample.sample(2)
+    with Check(chromium, folder, "two", report) as check:
+        box = check.js("(() => { const b = document.querySelectorAll('.plots canvas')[1].getBoundingClientRect();"
+                       "return {x: b.x, y: b.y, w: b.width, h: b.height}; })()")
+        check.js("scrollTo(0, document.querySelector('.plots').getBoundingClientRect().top - 200)")
+        check.page.frames()
+        top = check.js("document.querySelectorAll('.plots canvas')[1].getBoundingClientRect().top")
+        bin_index = 500
+        x, y = box["x"] + (bin_index + 0.5) / 1000 * box["w"], top + box["h"] / 2
+        check.page.mouse("mouseMoved", x, y)
+        check.page.frames()
+        series = report["ranks"][1]["gpus"][0]["series"]
+        want = f"{(series['compute'][bin_index] - series['overlap'][bin_index]) * series['bin_ns'] / 1e6:.6f}".rstrip("0")
+        said = check.texts("#tooltip")[0]
+        check.that("tooltip of rank 1", said.startswith("rank 1 ") and want in said, (want, said))
+        # a drag over the second quarter zooms into it
+        for kind, share in (("mousePressed", 0.25), ("mouseMoved", 0.4), ("mouseMoved", 0.5), ("mouseReleased", 0.5)):
+            check.page.mouse(kind, box["x"] + share * box["w"], y, button="left", buttons=0 if kind == "mouseReleased" else 1, clickCount=1)
+        check.page.frames()
+        check.that("zoomed by a drag", check.texts("#range")[0].startswith(("15.0", "14.9")), check.texts("#range"))
+        check.page.key("+", "+")
+        check.page.frames()
+        check.that("zoomed by a key", "9.00" in check.texts("#range")[0] or "8.9" in check.texts("#range")[0], check.texts("#range"))
+        before = check.texts("#range")
+        check.page.key("ArrowRight")
+        check.page.frames()
+        check.that("moved by a key", check.texts("#range") != before, before)
+        check.page.key("ArrowDown", shift=True)
+        check.page.frames()
+        check.that("read out", "rank 1" in check.js("document.querySelector('.readout').value"), check.js("document.querySelector('.readout').value"))
+        check.page.key("Home")
+        check.page.frames()
+        check.that("whole time again", check.texts("#range")[0].startswith("0.00"), check.texts("#range"))
+        tables(check, report)
+
+
+def tables(check, report):
+    """Sorting, filtering, unfolding, and the choice of a rank."""
+    kernels = sorted(report["kernels"]["top"], key=lambda k: -k["count"])
+    check.js("[...document.querySelectorAll('#kernels thead button')].find((b) => b.textContent === 'Count').click()")
+    check.equal("sorted by count", check.texts("#kernels tbody .expand code")[0], kernels[0]["short_name"])
+    check.equal("said to be", check.js("document.querySelectorAll('#kernels th[aria-sort=descending]').length"), 1)
+    check.js("(() => { const i = document.querySelector('#kernels .filter'); i.value = 'flash'; i.dispatchEvent(new Event('input')); })()")
+    check.equal("filtered", check.count("#kernels tbody .expand"), 1)
+    check.js("document.querySelector('#kernels .expand').click()")
+    whole = next(k["name"] for k in kernels if "flash" in k["name"])
+    check.equal("whole name", check.texts("#kernels .full"), [whole])
+    check.js("(() => { const s = document.getElementById('who'); s.value = '1'; s.dispatchEvent(new Event('change')); })()")
+    mine = report["ranks"][1]["kernels"]["top"][0]["sum_ns"] / 1e9
+    check.that("kernels of rank 1", check.texts("#kernels tbody td")[0].startswith(f"{mine:.4g}"[:3]), (mine, check.texts("#kernels tbody td")[0]))
+    copies = check.texts("#copies tbody tr")
+    check.that("pageable copies", any("pageable" in row and "6.15" in row for row in copies), copies)
+    busy = check.texts("#totals tbody tr")[1]
+    time_ = report["ranks"][1]["gpus"][0]["time"]
+    check.that("busy", f"{100 * time_['busy']:.1f}" in busy and f"{100 * time_['overlap']:.1f}" in busy, (busy, time_))
+
+
+def hostile_names(chromium, folder):
+    report = report_sample.sample(3, hostile=True)
+    for dark in (False, True):
+        with Check(chromium, folder, "hostile", report, dark=dark) as check:
+            check.equal("title kept", check.js("document.title").startswith("turbo report"), True)
+            check.equal("elements from names", [check.count(s) for s in ("script", "img", "main script")], [2, 0, 0])
+            shown = check.texts("#kernels tbody .expand code")
+            for name in report_sample.HOSTILE[:-1]:
+                check.that("name shown", name in shown, name)
+            check.equal("verdict", check.texts("#verdict"), [report_sample.HOSTILE[0]])
+            check.equal("no sideways scrolling", check.js("document.documentElement.scrollWidth"), 1280)
+    # Were a name to get out, the policy would still not run it.
+    check = Check(chromium, folder, "policy", report)
+    check.js("(() => { const s = document.createElement('script'); s.textContent = 'document.title = \"broken\"'; document.body.append(s); })()")
+    check.that("no other script runs", check.js("document.title").startswith("turbo report"))
+    blocked = check.page.said()
+    check.that("refused by the policy", len(blocked) == 1 and "Content Security Policy" in json.dumps(blocked), blocked)
+    check.page.close()
+
+
+def next_to_nothing(chromium, folder):
+    for name, report in (("empty", report_sample.empty()), ("without-gpu", report_sample.without_gpu())):
+        for width, dark in SIZES:
+            with Check(chromium, folder, name, report, width, dark) as check:
+                check.equal("says so", check.texts("#verdict"), ["Nothing was recorded."])
+                check.equal("no charts", check.count("canvas, svg"), 0)
+                check.equal("no sideways scrolling", check.js("document.documentElement.scrollWidth"), width)
+    with Check(chromium, folder, "single", report_sample.single()) as check:
+        check.that("one lane, all compute", colour_shares(check, 0, 0.5)["compute"] > 0.97, colour_shares(check, 0, 0.5))
+        check.equal("one kernel", check.texts("#kernels tbody .expand code"), ["k"])
+    bare = {"format": "turbo-report", "version": 1, "ranks": [{"gpus": [{}]}, {}]}
+    with Check(chromium, folder, "bare", bare) as check:
+        check.equal("lanes", check.count(".plots canvas"), 1)
+    with_version = dict(report_sample.empty(), version=2)
+    page = os.path.join(folder, "version.html")
+    write_page(page, with_version)
+    other = browser.Page(chromium, page)
+    said = other.evaluate("document.getElementById('verdict').textContent")
+    if "turbo-report 1" not in said:
+        raise AssertionError(f"another version: {said}")
+    other.close()
+
+
+def media(chromium, folder):
+    """Theme by hand, no motion, and paper."""
+    report = report_sample.sample(8)
+    with Check(chromium, folder, "eight", report, dark=True, **{"prefers-reduced-motion": "reduce"}) as check:
+        check.equal("no motion", check.js("getComputedStyle(document.documentElement).scrollBehavior"), "auto")
+        before = colour_shares(check, 0, 0.3)["compute"]
+        check.js("document.getElementById('theme').click()")
+        check.equal("light by hand", check.js("getComputedStyle(document.body).backgroundColor"), "rgb(247, 247, 245)")
+        check.that("lanes redrawn", abs(colour_shares(check, 0, 0.3)["compute"] - before) < 0.02, before)
+        check.js("document.getElementById('theme').click()")
+        check.equal("dark by hand", check.js("document.documentElement.dataset.theme"), "dark")
+        pdf = check.page.pdf(os.path.join(folder, "eight.pdf"))
+        check.that("printed", pdf.startswith(b"%PDF") and len(pdf) > 50000, len(pdf))
+        check.equal("dark again", check.js("document.documentElement.dataset.theme"), "dark")
+        contrast(check)
+
+
+def contrast(check):
+    """Text against its panel in both themes: at least 4.5, as WCAG asks; marks against theirs: 3."""
+    for theme in ("light", "dark"):
+        ratios = check.js(f"""(() => {{
+            document.documentElement.dataset.theme = '{theme}';
+            const probe = document.getElementById('probe');
+            const light = (name) => {{
+                probe.style.color = `var(--${{name}})`;
+                const [r, g, b] = getComputedStyle(probe).color.match(/\\d+/g).map((v) => v / 255)
+                    .map((v) => (v <= 0.04045 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4));
+                return 0.2126 * r + 0.7152 * g + 0.0722 * b;
+            }};
+            const ratio = (a, b) => {{ const [x, y] = [light(a), light(b)].sort((p, q) => q - p); return (x + 0.05) / (y + 0.05); }};
+            return Object.fromEntries([...['text', 'muted', 'accent', 'problem', 'warning', 'note', 'good'].flatMap((n) =>
+                [[`${{n}} on panel`, ratio(n, 'panel') / 4.5], [`${{n}} on page`, ratio(n, 'page') / 4.5]]),
+                ...['compute', 'overlapped', 'exposed', 'memory', 'other', 'plain', 'slow', 'fast', 'gap'].map((n) => [`${{n}} on panel`, ratio(n, 'panel') / 3])]);
+        }})()""")
+        poor = {name: round(ratio, 2) for name, ratio in ratios.items() if ratio < 1}
+        check.equal(f"contrast in {theme}", poor, {})
+
+
+def speed(chromium, folder):
+    """64 ranks: the page is there, and a zoom is drawn, before anyone waits."""
+    report = report_sample.sample(64, steps=900)
+    with Check(chromium, folder, "sixty-four", report) as check:
+        loaded = check.js("performance.getEntriesByType('navigation')[0].loadEventEnd")
+        check.js("document.querySelector('.plots').focus({preventScroll: true})")
+        start = time.monotonic()
+        for _ in range(10):
+            check.page.key("+", "+")
+            check.page.frames()
+        frame = (time.monotonic() - start) / 10
+        print(f"64 ranks: loaded in {loaded / 1000:.1f} s, a zoom takes {1000 * frame:.0f} ms")
+        check.that("loads", loaded < 20000, loaded)
+        check.that("zooms", frame < 2, frame)
+
+
+def main():
+    chromium = browser.find()
+    if not chromium:
+        print("no Chromium here")
+        return 77
+    if not os.path.exists(os.path.join(BUILD, "gen", "report_page.html")):
+        print("the page is not built")
+        return 1
+    keep = sys.argv[2] if sys.argv[1:2] == ["--keep"] else None
+    with tempfile.TemporaryDirectory() as temporary:
+        folder = keep or temporary
+        os.makedirs(folder, exist_ok=True)
+        tab = browser.Browser(chromium)
+        try:
+            everything_drawn(tab, folder, "one", report_sample.sample(1))
+            everything_drawn(tab, folder, "eight", report_sample.sample(8))
+            everything_drawn(tab, folder, "sixty-four", report_sample.sample(64, steps=900))
+            exact_values(tab, folder)
+            hostile_names(tab, folder)
+            next_to_nothing(tab, folder)
+            media(tab, folder)
+            speed(tab, folder)
+        finally:
+            tab.close()
+    print("the page draws what its report says")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
