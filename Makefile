@@ -367,10 +367,10 @@ check: setup
 %.run_test: $$(or $$(filter $(BUILD)/tests/unit/$$*,$$(UNIT_TESTS)),tests)
 	+$(Q)$(RUN) -v $*
 
-## quick                unit, simulator and preload tests of this build only
+## quick                unit, simulator, preload and command tests of this build only
 .PHONY: quick
 quick: tests
-	+$(Q)$(RUN) unit sim preload
+	+$(Q)$(RUN) unit sim preload tools
 
 # For the hook coverage test: CUPTI's counter, and where there is nvcc the programs with a static
 # CUDA runtime.  The runner builds what is missing, on the machine with the GPU.

@@ -45,7 +45,7 @@ run_tests() { BUILD=$PWD/$1 SAN=$2 bash tests/run.sh -r "$results" "${@:3}"; }
 plain()
 {
 	step 'build (gcc)' build CC=gcc programs
-	run_tests build '' unit sim preload
+	run_tests build '' unit sim preload tools
 }
 
 with_clang()

@@ -3,7 +3,7 @@
 #
 #   tests/run.sh [-v] [-l LABEL] [-r FILE] [-t SECONDS] WHAT...
 #
-# WHAT is a suite (unit, sim, preload, gpu, soak) or the name of one test, e.g. test_options.
+# WHAT is a suite (unit, sim, preload, tools, gpu, soak) or the name of one test, e.g. test_options.
 #   -v  show the output of passing tests too
 #   -l  text put before the names, e.g. "asan"
 #   -r  append "pass|fail|skip NAME[: CASE]" lines to FILE and leave the closing line to the caller
@@ -207,6 +207,7 @@ run_pattern()
 		each_program preload preload_program "$2"
 		[ -n "$SAN" ] || each_script preload "$2"
 		;;
+	tools) [ -n "$SAN" ] || each_script tools "$2" ;;
 	gpu)
 		each_program gpu gpu_program "$2"
 		each_script gpu "$2"
@@ -217,7 +218,7 @@ run_pattern()
 for what in "$@"; do
 	before=$(wc -l <"$results")
 	case $what in
-	unit | sim | preload | gpu) run_pattern "$what" 'test_*' ;;
+	unit | sim | preload | tools | gpu) run_pattern "$what" 'test_*' ;;
 	soak)
 		limit=$((${SOAK_S:-600} * 2 + 120))
 		export SOAK_S
@@ -226,7 +227,7 @@ for what in "$@"; do
 		done
 		;;
 	*)
-		for suite in unit sim preload gpu; do
+		for suite in unit sim preload tools gpu; do
 			[ $suite = gpu ] && [ ! -d "$BUILD/tests/gpu" ] && continue
 			run_pattern $suite "$what"
 		done

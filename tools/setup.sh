@@ -56,6 +56,9 @@ missing_for_check()
 	have_command setarch || echo util-linux
 	have_library libjemalloc.so.2 || echo libjemalloc2
 	have_library libtcmalloc_minimal.so.4 || echo libtcmalloc-minimal4
+	# Opens the page of `turbo report --html`. Ubuntu's package wants snapd, which containers lack.
+	have_command chromium || have_command chromium-browser || have_command google-chrome ||
+		! grep -q '^ID=debian' /etc/os-release 2>/dev/null || echo chromium fonts-dejavu-core
 }
 
 # clang's sanitizer runtimes are a package of their own on newer releases.
