@@ -33,6 +33,27 @@ const struct command commands[] = {
 		"environment sets.\n",
 	},
 	{
+		"export",
+		cmd_export,
+		"export FILE|DIR... [-o OUT] [--format kineto|perfetto] [--window START..END]\n"
+		"       [--rank N,...] [--kind KIND,...] [--integer-us]",
+		"write timelines in formats that other tools read",
+		"  -o OUT           the file, or the directory of the files; ends in .json, .json.gz or\n"
+		"                   .pftrace, which decides the format (default: the working directory)\n"
+		"  --format F       kineto    what torch.profiler writes, one rank a file: for Perfetto,\n"
+		"                             chrome://tracing, TensorBoard, Holistic Trace Analysis\n"
+		"                   perfetto  Perfetto's own format; smaller, several ranks in one file\n"
+		"  --window A..B    only what runs between A and B, seconds behind the first record\n"
+		"  --rank N,...     only these ranks\n"
+		"  --kind KIND,...  only these: kernel, copy, memset, graph, api, sync, overhead, event,\n"
+		"                   collective, gap, counter\n"
+		"  --integer-us     whole microseconds (kineto): Holistic Trace Analysis makes negative\n"
+		"                   durations of kernels shorter than one\n"
+		"\n"
+		"DIR stands for the *.timeline files in it. Viewers take their time above some 500 MB:\n"
+		"export a window then. A timeline that is still being recorded is written as far as it is.\n",
+	},
+	{
 		"replay",
 		cmd_replay,
 		"replay TRACE... [--mode M]... [--limit BYTES] [--touch] [--sim] [--json]\n"
