@@ -68,7 +68,8 @@ struct heap *heap_create_tuned(const struct heap_backend *backend, size_t device
 	pthread_mutex_init(&heap->lock, NULL);
 	pthread_mutex_init(&heap->grow, NULL);
 	defaults(heap, tune);
-	if (heap->tune.chunk % grain || heap->tune.small < MIB || !open_all(heap, device_bytes)) {
+	if (heap->tune.chunk % grain || heap->tune.small < MIB || heap->tune.small > grain ||
+		!open_all(heap, device_bytes)) {
 		free_host(heap);
 		return NULL;
 	}

@@ -37,8 +37,10 @@ static size_t power_of_two(size_t n)
 
 /* How large the chunks are that are made for a request. A block pins the chunks that it begins and ends in, so they
  * are not larger than the block once half of the memory is in use, and small where there is little memory. The
- * smallest blocks, which pin most, never have large ones. [grow] */
-static size_t chunk_size(struct heap *heap, const struct block *none, size_t request, size_t largest)
+ * smallest blocks, which pin most, never have large ones. `tight`: from a quarter on, and where there is little,
+ * other things are done for the sake of whole chunks. [grow] */
+static size_t chunk_size(struct heap *heap, const struct block *none, size_t request, size_t largest,
+						 bool *tight)
 {
 	size_t grain = heap->to.grain, device = heap->space[SPACE_LARGE].bytes / 2;
 	if (largest <= grain || request < 2 * grain || none->bytes <= grain)
@@ -48,16 +50,16 @@ static size_t chunk_size(struct heap *heap, const struct block *none, size_t req
 		left = device > heap->reserved ? device - heap->reserved : 0;
 	size_t all = heap->reserved + left, most = power_of_two(all / heap->tune.chunks);
 	size_t size = left > all / 2 ? largest : power_of_two(request);
+	*tight = left <= all / 4 * 3 || most < largest;
 	size = size < most ? size : most;
 	size = size < largest ? size : largest;
 	return size > grain ? size : grain;
 }
 
-/* Chunks of at most `largest` for the addresses of `b`, which meet at its multiples: blocks of such sizes
- * do not lie across. */
-static struct chunk **lay_out(struct heap *heap, const struct block *b, size_t largest, size_t *count)
+/* Chunks of at most `largest` for the addresses of `b`, which meet at its multiples from `base` on. */
+static struct chunk **lay_out(const struct block *b, uint64_t base, size_t largest, size_t *count)
 {
-	uint64_t base = heap->space[b->space].base, end = b->va + b->bytes;
+	uint64_t end = b->va + b->bytes;
 	struct chunk **c = calloc(b->bytes / largest + 2, sizeof(*c));
 	size_t n = 0;
 	for (uint64_t at = b->va; c && at < end; n++) {
@@ -102,13 +104,19 @@ static int make(struct heap *heap, const struct block *b, struct chunk **c, size
 	return r;
 }
 
-int chunk_grow(struct heap *heap, struct block *none, size_t request, size_t largest)
+int chunk_grow(struct heap *heap, struct block *none, uint64_t begin, size_t request, size_t largest)
 {
 	size_t n = 0;
-	bool lost = false;
-	struct chunk **c = lay_out(heap, none, chunk_size(heap, none, request, largest), &n);
+	uint64_t base = heap->space[none->space].base;
+	bool lost = false, tight = heap->tight;
+	largest = chunk_size(heap, none, request, largest, &tight);
+	/* Blocks of whole chunks that come one behind the other begin and end with a chunk each. */
+	if (tight && (begin - base) % heap->to.grain == 0 && request % largest == 0)
+		base = begin - (begin - base) / largest * largest;
+	struct chunk **c = lay_out(none, base, largest, &n);
 	int r = HEAP_NO_MEMORY;
 	pthread_mutex_lock(&heap->lock);
+	heap->tight = tight;
 	bool leaves = c && space_leaves(heap, none->space, none->va, none->bytes);
 	pthread_mutex_unlock(&heap->lock);
 	if (leaves)

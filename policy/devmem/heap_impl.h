@@ -17,6 +17,7 @@
 #include "heap.h"
 
 #define HEAP_UNIT ((size_t)512)
+#define HEAP_LOOSE 64 /* free memory that may stay unused for better use later: this part of what there is */
 #define HEAP_AGAIN (-100) /* within the heap: a stream refused to be waited for, plan without it */
 
 /* Home spaces, where each chunk has one address of its own, and addresses for views. */
@@ -187,6 +188,7 @@ struct heap {
 	uint64_t misses, steals, waits, stitches, view_hits, trims, blocks;
 	struct view *idle, *idle_last; /* least recently used first */
 	struct view *busy, *newest;
+	bool tight;   /* [grow+lock] memory was not ample when large chunks were last made */
 	bool cramped; /* [grow] a view found no addresses, because of views that the device may still use */
 	unsigned views;
 	size_t chunks;
@@ -280,10 +282,10 @@ bool mark_wait_most(struct heap *heap, struct heap_stream *s, uint64_t ns);
 void mark_last(struct heap *heap, struct heap_stream *s);
 
 /* ---- heap_chunk.c: physical memory. [grow] ---- */
-/* Memory for a claim of none-addresses that begins and ends at a grain, for a block of `request` bytes, in chunks
- * of at most `largest`. 0: it is a claim of free memory. Else nothing is left behind, and the addresses are
- * none again. */
-int chunk_grow(struct heap *heap, struct block *none, size_t request, size_t largest);
+/* Memory for a claim of none-addresses that begins and ends at a grain, in chunks of at most `largest`, for a
+ * block of `request` bytes that begins at `begin`. 0: it is a claim of free memory. Else nothing is left behind,
+ * and the addresses are none again. */
+int chunk_grow(struct heap *heap, struct block *none, uint64_t begin, size_t request, size_t largest);
 /* Gives back chunks that are over for all until `want` bytes are; returns how many bytes were. */
 size_t chunk_release(struct heap *heap, size_t want);
 
@@ -322,8 +324,26 @@ struct plan {
 bool plan_fit(struct plan *p);  /* one run of neighbouring free blocks */
 bool plan_grow(struct plan *p); /* the cheapest way to more memory, or to stitch. False: no way */
 void plan_undo(struct plan *p); /* the claims go back as they were */
+/* The request may have it; `waits`: if its stream waits. */
+bool plan_may_use(const struct plan *p, const struct block *b, bool *waits);
 /* Free memory at [va, va+bytes) of a home space is claimed and added to the plan. False: no host memory. */
 bool plan_claim(struct plan *p, unsigned space, uint64_t va, size_t bytes);
+
+/* ---- heap_fit.c: which free block serves a request. [lock] ---- */
+/* A claim (or a view's block) is the program's. */
+struct block *fit_take(struct heap *heap, struct block *b, size_t bytes);
+/* Did the memory have to be handed over from one stream to another? */
+bool fit_stolen(const struct heap_stream *s, const struct block *b);
+/* The best of the stream's own free blocks and everybody's, taken; NULL: none fits. */
+struct block *fit(struct heap *heap, struct heap_stream *s, unsigned space, size_t bytes);
+/* The same for a large block that is smaller than a grain. Among others it would pin a chunk or two, so where
+ * memory is little it goes to the small ones, but for pieces that are of no use to large ones and while large memory
+ * lies idle. `any`: memory is out, it goes wherever it fits. */
+struct block *fit_middle(struct heap *heap, struct heap_stream *s, size_t bytes, bool any);
+static inline bool fit_is_middle(const struct heap *heap, size_t bytes)
+{
+	return bytes >= heap->tune.small && bytes < heap->to.grain;
+}
 
 /* ---- heap_miss.c ---- */
 int miss_alloc(struct heap_stream *s, size_t bytes, struct block **out);

@@ -6,45 +6,15 @@
 
 #define WAITS 32 /* waits for the device of one allocation, at most */
 
-/* A claim (or a view's block) is the program's. [lock] */
-static struct block *take(struct heap *heap, struct block *b, size_t bytes)
-{
-	b->kind = BLOCK_USED;
-	b->chain = NULL;
-	heap->out += bytes;
-	atomic_store_explicit(&b->key, b->va | KEY_LIVE, memory_order_relaxed);
-	/* heap_free() reads the size by this entry without the lock. */
-	atomic_store_explicit(space_slot(heap, space_of(heap, b->va), b->va), b, memory_order_release);
-	return b;
-}
-
-/* Did the memory have to be handed over from one stream to another? */
-static bool stolen(const struct heap_stream *s, const struct block *b)
-{
-	return b->owner ? b->owner != s : b->epoch != 0;
-}
-
-/* The better of the stream's own free blocks and everybody's. [lock] */
-static struct block *fit(struct heap *heap, struct heap_stream *s, unsigned space, size_t bytes)
-{
-	struct block *own = index_fit(&s->index[space], bytes);
-	struct block *done = index_fit(&heap->done[space], bytes);
-	struct block *b = own && (!done || own->bytes <= done->bytes) ? own : done;
-	if (!b || !record_reserve(heap, 2))
-		return NULL;
-	heap->steals += stolen(s, b);
-	return take(heap, range_carve(heap, b, b->va, bytes), bytes);
-}
-
 static struct block *take_view(struct heap *heap, struct view *v, size_t bytes)
 {
 	struct block *record = record_get(heap);
 	view_block(v, record, bytes);
-	return take(heap, record, bytes);
+	return fit_take(heap, record, bytes);
 }
 
-/* Without a backend call. [lock] */
-static struct block *now(struct heap *heap, struct heap_stream *s, unsigned space, size_t bytes)
+/* Without a backend call. `any`: memory is out, a block goes wherever it fits. [lock] */
+static struct block *now(struct heap *heap, struct heap_stream *s, unsigned space, size_t bytes, bool any)
 {
 	/* Small blocks are many and cheap: their bins are emptied only when nothing else fits. For large ones
 	 * what is in the bins may be part of a better fit. */
@@ -52,7 +22,7 @@ static struct block *now(struct heap *heap, struct heap_stream *s, unsigned spac
 	if (b)
 		return b;
 	bin_drain(s, space);
-	b = fit(heap, s, space, bytes);
+	b = fit_is_middle(heap, bytes) ? fit_middle(heap, s, bytes, any) : fit(heap, s, space, bytes);
 	if (b || space == SPACE_SMALL || !record_reserve(heap, 1))
 		return b;
 	struct view *v = view_again(heap, s, bytes, false);
@@ -82,7 +52,7 @@ static bool adopt(struct heap *heap, struct heap_stream *s, struct block *claims
 {
 	bool any = false;
 	for (struct block *b = claims; b; b = b->chain) {
-		any |= stolen(s, b);
+		any |= fit_stolen(s, b);
 		if (b->owner && b->owner != s) {
 			b->owner = s;
 			b->epoch = heap->epoch;
@@ -107,9 +77,10 @@ static int prepare(struct plan *p)
 	/* Without memory it is no claim any more, and its record may be somebody else's. */
 	while (*at != fresh)
 		at = &(*at)->chain;
+	uint64_t begin = p->stitched ? fresh->va : p->claims->va;
 	*at = fresh->chain;
 	p->fresh = NULL;
-	r = chunk_grow(heap, fresh, p->bytes, p->chunk ? p->chunk : heap->to.grain);
+	r = chunk_grow(heap, fresh, begin, p->bytes, p->chunk ? p->chunk : heap->to.grain);
 	if (!r) {
 		fresh->chain = *at;
 		*at = fresh;
@@ -173,7 +144,7 @@ static int carry_out(struct plan *p, struct block **out)
 	if (r)
 		plan_undo(p);
 	else
-		*out = v ? take_view(heap, v, p->bytes) : take(heap, join(heap, p->claims), p->bytes);
+		*out = v ? take_view(heap, v, p->bytes) : fit_take(heap, join(heap, p->claims), p->bytes);
 	pthread_mutex_unlock(&heap->lock);
 	return r;
 }
@@ -214,15 +185,30 @@ static bool plan_small_wait(struct plan *p)
 	return false;
 }
 
-/* A chunk of one grain for small blocks. [lock] */
+/* A chunk of one grain for a small block; one of a middle size begins in what is free before it, as half a
+ * chunk may be left otherwise. [lock] */
 static bool plan_small_grow(struct plan *p)
 {
 	struct heap *heap = p->heap;
 	size_t grain = heap->to.grain;
-	struct block *none = record_reserve(heap, 2) ? index_fit(&heap->none[SPACE_SMALL], grain) : NULL;
-	if (!none)
+	struct block *none = index_fit(&heap->none[SPACE_SMALL], grain);
+	size_t have = 0;
+	bool waits;
+	if (none && p->bytes >= heap->tune.small)
+		for (const struct block *b = none->prev; b && have < p->bytes && plan_may_use(p, b, &waits);
+			 b = b->prev)
+			have += b->bytes;
+	have = have < p->bytes ? have : p->bytes - HEAP_UNIT;
+	if (!none || (have && !plan_claim(p, SPACE_SMALL, none->va - have, have)) || !record_reserve(heap, 2)) {
+		plan_undo(p);
 		return false;
-	p->claims = p->last = p->fresh = range_carve(heap, none, none->va, grain);
+	}
+	p->fresh = range_carve(heap, none, none->va, grain);
+	if (p->claims)
+		p->last->chain = p->fresh;
+	else
+		p->claims = p->fresh;
+	p->last = p->fresh;
 	return true;
 }
 
@@ -250,6 +236,8 @@ static int by(const struct miss *m, plan_way *way, bool wait, struct block **out
 
 static int large_ways(const struct miss *m, struct block **out)
 {
+	struct heap *heap = m->s->heap;
+	bool middle = fit_is_middle(heap, m->bytes);
 	int r;
 	do {
 		r = by(m, plan_fit, false, out);
@@ -257,6 +245,10 @@ static int large_ways(const struct miss *m, struct block **out)
 			r = by(m, plan_fit, true, out);
 		if (r == HEAP_NO_MEMORY && m->wait)
 			r = take_waiting_view(m->s, m->bytes, out);
+		if (r == HEAP_NO_MEMORY && middle && heap->tight)
+			r = by(m, plan_small_grow, false, out);
+		if (r == HEAP_NO_MEMORY && middle && m->hard && m->wait)
+			r = by(m, plan_small_wait, true, out);
 		if (r == HEAP_NO_MEMORY)
 			r = by(m, plan_grow, m->wait, out);
 	} while (r == HEAP_AGAIN);
@@ -278,10 +270,11 @@ static int small_ways(const struct miss *m, struct block **out)
 static int attempt(const struct miss *m, struct block **out)
 {
 	struct heap *heap = m->s->heap;
+	bool middle = fit_is_middle(heap, m->bytes) && heap->tight;
 	bool look = m->hard || atomic_load_explicit(&heap->reuse, memory_order_relaxed) & HEAP_REUSE_DONE;
 	pthread_mutex_lock(&heap->lock);
 	for (unsigned i = 0; i < SPACE_HOMES; i++)
-		if (m->hard || (i == m->space && (look || m->wait)))
+		if (m->hard || ((i == m->space || middle) && (look || m->wait)))
 			bin_drain_all(heap, i);
 	pthread_mutex_unlock(&heap->lock);
 	/* What is the stream's own must be over, too, before it can be unmapped. */
@@ -290,7 +283,7 @@ static int attempt(const struct miss *m, struct block **out)
 	if (m->hard)
 		(void)view_evict(heap, UINT32_MAX);
 	pthread_mutex_lock(&heap->lock);
-	*out = now(heap, m->s, m->space, m->bytes);
+	*out = now(heap, m->s, m->space, m->bytes, m->hard);
 	pthread_mutex_unlock(&heap->lock);
 	if (*out)
 		return HEAP_OK;
@@ -337,7 +330,7 @@ int miss_alloc(struct heap_stream *s, size_t bytes, struct block **out)
 	m.wait = atomic_load_explicit(&heap->reuse, memory_order_relaxed) & HEAP_REUSE_WAIT;
 	pthread_mutex_lock(&heap->lock);
 	heap->misses++;
-	*out = now(heap, s, m.space, bytes);
+	*out = now(heap, s, m.space, bytes, false);
 	pthread_mutex_unlock(&heap->lock);
 	if (*out)
 		return HEAP_OK;

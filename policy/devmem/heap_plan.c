@@ -12,10 +12,8 @@
 
 /* More than what is needed is made at once, up to this part of what there is: fewer, larger chunks, and whole ones. */
 #define AHEAD 128
-/* Free memory that may stay unused for the sake of a block that needs no view: this part of what is used. */
-#define LOOSE 64
 /* When more than this part of all memory is free but of no use, because its chunks are partly in use, new
- * memory comes in chunks of one grain. */
+ * memory comes in chunks of one grain (of the request, if that is more: a small heap's shards are no reason). */
 #define SHARDS 75
 
 struct run {
@@ -92,7 +90,7 @@ static void run_add(struct plan *p, struct runs *r, struct run run)
 	r->all += run.hi - run.lo;
 }
 
-static bool may_use(const struct plan *p, const struct block *b, bool *waits)
+bool plan_may_use(const struct plan *p, const struct block *b, bool *waits)
 {
 	if (b->kind != BLOCK_FREE)
 		return false;
@@ -109,7 +107,7 @@ static void see_none(const struct plan *p, struct runs *r, struct block *none)
 {
 	bool waits = false;
 	size_t have = 0;
-	for (const struct block *b = none->prev; b && may_use(p, b, &waits); b = b->prev)
+	for (const struct block *b = none->prev; b && plan_may_use(p, b, &waits); b = b->prev)
 		have += b->bytes;
 	if (have > p->bytes)
 		have = p->bytes;
@@ -126,9 +124,9 @@ static void runs_of(struct plan *p, struct runs *r, const struct index *x)
 	for (struct block *b = index_next(x, NULL, HEAP_UNIT); b && !r->failed; b = index_next(x, b, HEAP_UNIT)) {
 		struct run run = {.lo = b->va, .space = SPACE_LARGE};
 		bool waits = false;
-		if (!may_use(p, b, &waits) || (b->prev && may_use(p, b->prev, &waits)))
+		if (!plan_may_use(p, b, &waits) || (b->prev && plan_may_use(p, b->prev, &waits)))
 			continue;
-		for (const struct block *n = b; n && may_use(p, n, &run.waits); n = n->next)
+		for (const struct block *n = b; n && plan_may_use(p, n, &run.waits); n = n->next)
 			run.hi = n->va + n->bytes;
 		run_add(p, r, run);
 	}
@@ -149,7 +147,7 @@ static void runs_small(struct plan *p, struct runs *r, const struct index *x)
 	size_t grain = p->heap->to.grain;
 	for (struct block *b = index_next(x, NULL, grain); b && !r->failed; b = index_next(x, b, grain)) {
 		bool waits = false;
-		if (b->bytes < grain || !may_use(p, b, &waits))
+		if (b->bytes < grain || !plan_may_use(p, b, &waits))
 			continue;
 		uint64_t base = p->heap->space[SPACE_SMALL].base;
 		uint64_t lo = base + round_up(b->va - base, grain);
@@ -299,6 +297,21 @@ static bool claim_stitch(struct plan *p, const struct runs *r, const struct choi
 		   add(p, &run[c->tail], run[c->tail].lo + run[c->tail].head, run[c->tail].hi, &left);
 }
 
+/* Where memory is little a block of whole grains begins with a chunk, not in the end of one that others hold: all
+ * of it can be mapped elsewhere once it is freed, and the next one behind it is as well off. What is left out
+ * is free memory; it may not become much. */
+static void from_border(const struct plan *p, struct runs *r)
+{
+	size_t grain = p->heap->to.grain;
+	if (!p->heap->tight || p->exact || !r->next_to || p->bytes % grain || r->all > p->heap->reserved / AHEAD)
+		return;
+	uint64_t at = r->none->va - r->next_to;
+	const struct chunk *first = space_chunk(p->heap, SPACE_LARGE, at);
+	size_t next_to = r->none->va - (first->home + first->bytes);
+	if (first->home < at && r->none->bytes >= round_up(p->bytes - next_to, grain))
+		r->next_to = next_to;
+}
+
 bool plan_grow(struct plan *p)
 {
 	struct heap *heap = p->heap;
@@ -315,12 +328,15 @@ bool plan_grow(struct plan *p)
 	if (r.count)
 		qsort(r.run, r.count, sizeof(*r.run), by_use);
 	struct choice c = choose(&r, p->bytes);
-	p->chunk = (r.all - r.inner) > heap->reserved / SHARDS ? grain : heap->tune.chunk;
+	size_t whole = heap->reserved > p->bytes ? heap->reserved : p->bytes;
+	p->chunk = r.all - r.inner > whole / SHARDS ? grain : heap->tune.chunk;
 	size_t deficit = c.bytes < p->bytes ? round_up(p->bytes - c.bytes, grain) : 0;
+	if (r.none)
+		from_border(p, &r);
 	size_t growth = r.none ? round_up(p->bytes - r.next_to, grain) : SIZE_MAX;
 	/* A block in one run needs no second mapping and can be cut later: worth a little memory. */
-	bool loose =
-		r.none && !p->exact && heap->reserved + growth <= (heap->out + p->bytes) / LOOSE * (LOOSE + 1);
+	bool loose = r.none && !p->exact &&
+				 heap->reserved + growth <= (heap->out + p->bytes) / HEAP_LOOSE * (HEAP_LOOSE + 1);
 	bool ok;
 	if (r.none && (loose || growth <= deficit))
 		ok = (!r.next_to || plan_claim(p, SPACE_LARGE, r.none->va - r.next_to, r.next_to)) &&
