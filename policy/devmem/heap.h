@@ -22,7 +22,8 @@
 /* What the heap needs of the world. All return 0 or an error code that heap_alloc() passes on;
  * HEAP_NO_MEMORY from chunk_create(), map() or access() starts the miss order's next step. The
  * heap never makes two of these calls at the same time, but for mark_block(), and it never
- * holds a lock that a hit, a free or heap_find() takes. A call may not come back into the heap. */
+ * holds a lock that a hit, a free or heap_find() takes. A call may come back for heap_usage() (but in
+ * heap_create()), for nothing else. */
 struct heap_backend {
 	void *arg;
 	size_t grain; /* chunk sizes and map addresses are multiples of it; 2 MiB on NVIDIA GPUs */
@@ -57,7 +58,7 @@ struct heap_stream; /* the blocks that belong to one stream's order */
 struct heap_tune {
 	size_t chunk;      /* physical memory comes in chunks of at most this size, a multiple of the grain */
 	unsigned chunks;   /* which is made smaller until the whole device is at least so many chunks */
-	size_t small;      /* smaller requests have chunks of one grain to themselves; >= 1 MiB */
+	size_t small;      /* smaller requests have chunks of one grain to themselves; 1 MiB to a grain */
 	unsigned bins;     /* free blocks that a stream keeps in front of the heap */
 	unsigned views;    /* stitched views that are kept, in use or not */
 	uint64_t block_ns; /* the longest that one call waits for the device when memory is out */
@@ -140,6 +141,7 @@ struct heap_usage {
 	uint64_t driver_calls;          /* all backend calls */
 	uint64_t map_calls;             /* of these, on chunks and mappings */
 };
+/* May be called from within a backend call. */
 void heap_usage(struct heap *heap, struct heap_usage *out);
 void heap_usage_reset_high(struct heap *heap, bool live, bool reserved);
 

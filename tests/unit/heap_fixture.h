@@ -34,7 +34,7 @@ static inline int open_with(size_t device, const struct heap_tune *tune)
 {
 	holds = 0;
 	fake_open(&fake, device, &backend);
-	heap = heap_create_tuned(&backend, device, tune);
+	fake.look = heap = heap_create_tuned(&backend, device, tune);
 	for (int i = 0; heap && i < 4; i++) {
 		fs[i] = fake_stream_open(&fake);
 		hs[i] = heap_stream_open(heap, fs[i]);

@@ -236,7 +236,7 @@ static void open_rig(struct rig *rig, uint64_t *random, unsigned threads, bool f
 							 .block_ns =
 								 60000000000} /* never by the clock: a seed tells the same story each time */;
 	fake_open(&rig->fake, rig->device, &rig->backend);
-	rig->heap = heap_create_tuned(&rig->backend, rig->device, &tune);
+	rig->fake.look = rig->heap = heap_create_tuned(&rig->backend, rig->device, &tune);
 	assert_non_null(rig->heap);
 	rig->threads = threads;
 	rig->failures = failures;

@@ -37,7 +37,7 @@ static void one_free_of_many_wins(void **state)
 	uint64_t va[RACED];
 	fake_open(&fake, 1024 * MIB, &backend);
 	fake.loose = true;
-	struct heap *heap = heap_create(&backend, fake.device);
+	struct heap *heap = fake.look = heap_create(&backend, fake.device);
 	struct heap_stream *s[4];
 	for (unsigned k = 0; k < 4; k++)
 		s[k] = heap_stream_open(heap, fake_stream_open(&fake));

@@ -24,6 +24,15 @@ void fake_check(struct heap *heap)
 		fake_fails(wrong);
 }
 
+void fake_look(struct fake *f)
+{
+	struct heap_usage u;
+	if (!f->look)
+		return;
+	heap_usage(f->look, &u);
+	fake_must(u.live <= u.live_high && u.reserved <= u.reserved_high, "usage: less at its high than now");
+}
+
 bool fake_call_fails(struct fake *f)
 {
 	f->calls++;
@@ -88,6 +97,7 @@ static int do_create(void *arg, size_t bytes, uint64_t *handle)
 static size_t do_available(void *arg)
 {
 	struct fake *f = arg;
+	fake_look(f);
 	pthread_mutex_lock(&f->lock);
 	size_t left = f->device - f->used;
 	f->us += 3.6;

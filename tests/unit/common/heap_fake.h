@@ -27,6 +27,7 @@ struct fake {
 	pthread_mutex_t lock;
 	size_t device, used; /* bytes */
 	bool loose;          /* no book-keeping of use: for many large blocks */
+	struct heap *look;   /* heap_usage() of it is asked for in every call */
 	bool frozen;         /* mark_block() does not make streams go on: it fails, */
 	bool busy;           /* or waits in vain */
 	uint64_t waited_ns;  /* in vain */

@@ -49,11 +49,13 @@ void fake_run_to(struct fake *f, struct fake_stream *s, uint32_t at);
 /* What the stream does next comes after `until` of the other, and after what that came after. */
 void fake_after(struct fake_stream *s, const uint32_t *after, unsigned stream, uint32_t until);
 void fake_marks(struct heap_backend *backend); /* fills in the calls on marks */
+void fake_look(struct fake *f);
 /* True: this call shall fail. */
 bool fake_call_fails(struct fake *f);
 
 #define ENTER                     \
 	struct fake *f = arg;         \
+	fake_look(f);                 \
 	pthread_mutex_lock(&f->lock); \
 	int r = fake_call_fails(f) ? f->fail_with : 0
 #define LEAVE                       \

@@ -99,6 +99,7 @@ static int do_mark_block(void *arg, void *mark, uint64_t ns)
 static void do_mark_drop(void *arg, void *mark)
 {
 	struct fake *f = arg;
+	fake_look(f);
 	pthread_mutex_lock(&f->lock);
 	f->marks_open--;
 	free(mark);
