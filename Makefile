@@ -340,7 +340,7 @@ $(SIM_TESTS): $(SIM)
 	$(Q)$(CC) -pthread $(SAN_FLAGS) -o $@ $(filter %.o,$^) $(COMMON) $(filter %.a,$(SIM)) \
 		$(link_cupti) -L$(SIM_DIR) -lcuda $(link_cmocka) $(LDLIBS)
 
-$(BUILD)/bench/bench_heap: $(ARCHIVE)
+$(BUILD)/bench/bench_heap $(BUILD)/bench/bench_recording: $(ARCHIVE)
 $(PRELOAD_PROGS) $(GPU_PROGS) $(DEMO_PROGS) $(BENCH_PROGS): $(SIM)
 	$(call say,LD,$@)
 	@mkdir -p $(@D)

@@ -88,8 +88,6 @@ static int create(struct file *f, const char *dir)
 		return errno;
 	if (n < 0 || (size_t)n >= sizeof(f->dir))
 		return ENAMETOOLONG;
-	if (mkdir(f->dir, 0700) != 0 && errno != EEXIST)
-		return errno;
 	return create_unnamed(f) >= 0 ? 0 : create_named(f);
 }
 

@@ -23,8 +23,7 @@ struct file {
 };
 
 /*
- * A file of `bytes` zeros in `dir` (made if only its last part is missing; absolute or not), mode 0600, every byte of
- * it reserved, so that no store into the mapping meets a full disk. Leaves at least as much free as it takes.
+ * A file of `bytes` zeros in `dir` (absolute or not), mode 0600, every byte of it reserved, so that no store into the mapping meets a full disk. Leaves at least as much free as it takes.
  * 0, or the error: ENOSPC, EDQUOT and EFBIG say that a smaller one may do.
  */
 int file_make(struct file *f, const char *dir, uint64_t bytes);

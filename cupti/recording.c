@@ -8,22 +8,16 @@
 #include "cupti/recording.h"
 
 #include <errno.h>
-#include <signal.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/syscall.h>
-#include <time.h>
-#include <unistd.h>
+#include <sys/stat.h>
 
 #include "cupti/file.h"
 #include "cupti/header.h"
+#include "cupti/hold.h"
 #include "cupti/intern.h"
 #include "log.h"
-
-/* How long a writer waits for another one, which is a matter of a buffer's records: some milliseconds. */
-#define WAIT_NS 1000000000u
-#define NAP_NS 20000
 
 static struct {
 	struct file file;
@@ -46,77 +40,6 @@ static _Atomic int state;
 
 /* What recording_count() was told and the file does not show yet. Relaxed: sums. */
 static _Atomic uint64_t pending[TIMELINE_COUNTS];
-
-/* ---- one holder ---- */
-
-/*
- * The holder's thread number in the low half, 0: nobody; how often it changed hands in the high one, so that a
- * hold that was looked at is not mistaken for a later one. Acquire when taken, release when left: the holder sees
- * what the one before did. A holder that ended without leaving (cancelled in a callback) is found by its thread
- * number, which the kernel no longer knows; what it had stored is visible, for its end is ordered by the kernel.
- */
-static _Atomic uint64_t hold;
-/* A hold that was waited for in vain: while it lasts nobody waits for it again. Relaxed. */
-static _Atomic uint64_t stuck;
-
-static bool thread_gone(uint32_t number)
-{
-	return syscall(SYS_tgkill, getpid(), number, 0) == -1 && errno == ESRCH;
-}
-
-static bool try_take(uint64_t *seen, uint32_t me)
-{
-	uint64_t next = ((*seen >> 32) + 1) << 32 | me;
-
-	return atomic_compare_exchange_strong_explicit(&hold, seen, next, memory_order_acquire,
-												   memory_order_relaxed);
-}
-
-static uint64_t monotonic_ns(void)
-{
-	struct timespec t;
-
-	clock_gettime(CLOCK_MONOTONIC, &t);
-	return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
-}
-
-/* The holder is at work: naps until it has left, or is gone. */
-static bool take_from_other(uint32_t me)
-{
-	const struct timespec nap = {0, NAP_NS};
-	uint64_t since = monotonic_ns(), seen;
-
-	do {
-		seen = atomic_load_explicit(&hold, memory_order_relaxed);
-		uint32_t other = (uint32_t)seen;
-		if ((other == 0 || (other != me && thread_gone(other))) && try_take(&seen, me))
-			return true;
-		/* A signal handler of the holder, or after a longjmp() out of one: it will not leave meanwhile. */
-		if (other == me || (other != 0 && seen == atomic_load_explicit(&stuck, memory_order_relaxed)))
-			return false;
-		nanosleep(&nap, NULL);
-	} while (monotonic_ns() - since < WAIT_NS);
-	atomic_store_explicit(&stuck, seen, memory_order_relaxed);
-	return false;
-}
-
-static bool take(void)
-{
-	uint32_t me = (uint32_t)syscall(SYS_gettid);
-	uint64_t seen = atomic_load_explicit(&hold, memory_order_relaxed);
-	int saved = errno;
-	bool ok = ((uint32_t)seen == 0 && try_take(&seen, me)) || take_from_other(me);
-
-	errno = saved;
-	return ok;
-}
-
-static void leave(void)
-{
-	uint64_t held = atomic_load_explicit(&hold, memory_order_relaxed);
-
-	atomic_store_explicit(&hold, held & ~(uint64_t)UINT32_MAX, memory_order_release);
-}
 
 /* ---- counts ---- */
 
@@ -147,10 +70,10 @@ bool recording_is_open(void)
 
 bool recording_begin(void)
 {
-	if (!recording_is_open() || !take())
+	if (!recording_is_open() || !hold_take())
 		return false;
 	if (!recording_is_open()) {
-		leave();
+		hold_leave();
 		return false;
 	}
 	show_counts();
@@ -159,7 +82,7 @@ bool recording_begin(void)
 
 void recording_end(void)
 {
-	leave();
+	hold_leave();
 }
 
 uint32_t recording_entry(const struct timeline_entry *what, const char *name)
@@ -313,6 +236,8 @@ static bool open_somewhere(const struct recording_setup *setup, char *why, size_
 	const char *dirs[] = {named ? setup->dir : "", header_tmpdir(), "/tmp"};
 	int first = 0;
 
+	if (named)
+		mkdir(setup->dir, 0700); /* if only its last part is missing */
 	for (unsigned i = 0; i < (named ? 1 : sizeof(dirs) / sizeof(dirs[0])); i++) {
 		if (i > 0 && !*dirs[i])
 			continue;
@@ -356,14 +281,14 @@ bool recording_open(const struct recording_setup *setup, char *why, size_t why_s
 
 	if (atomic_load_explicit(&state, memory_order_relaxed) == DEAD) {
 		snprintf(why, why_size, "this is a forked child");
-	} else if (!take()) {
+	} else if (!hold_take()) {
 		snprintf(why, why_size, "the last recording has not ended");
 	} else {
 		if (ring.header)
 			end_file();
 		ok = open_somewhere(setup, why, why_size);
 		atomic_store_explicit(&state, ok ? OPEN : CLOSED, memory_order_relaxed);
-		leave();
+		hold_leave();
 	}
 	errno = saved;
 	return ok;
@@ -377,10 +302,10 @@ void recording_close(void)
 		return;
 	atomic_store_explicit(&state, CLOSED, memory_order_relaxed);
 	/* In vain: the file stays mapped under whoever holds it, for the next recording_open() or the process's end. */
-	if (take()) {
+	if (hold_take()) {
 		if (ring.header)
 			end_file();
-		leave();
+		hold_leave();
 	}
 	errno = saved;
 }
@@ -388,5 +313,5 @@ void recording_close(void)
 void recording_fork_child(void)
 {
 	atomic_store_explicit(&state, DEAD, memory_order_relaxed);
-	atomic_store_explicit(&hold, 0, memory_order_relaxed);
+	hold_fork_child();
 }

@@ -26,7 +26,8 @@
 
 struct recording_setup {
 	enum timeline_mode mode;
-	const char *dir;      /* where; "" or NULL: the working directory, else TMPDIR, else /tmp */
+	const char *
+		dir; /* where, made if only its last part is missing; "" or NULL: the working directory, else TMPDIR, else /tmp */
 	uint64_t bytes;       /* of the ring; rounded up to chunks */
 	uint64_t least_bytes; /* where there is no room for that, half as often as need be, down to this */
 	uint32_t cupti_version, driver_version;
