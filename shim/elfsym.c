@@ -349,9 +349,32 @@ bool elfsym_named(struct elfsym_object *object, const char *prefix)
 	return object->soname && text_begins(object->soname, prefix);
 }
 
+static bool is_hex(char c)
+{
+	return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'f');
+}
+
+/* A copy inside a Python wheel has the beginning of its hash in its name: libcupti-5bcf1dd4.so.12. */
+static size_t hash_length(const char *file, const char *name, size_t stem)
+{
+	size_t n = 0;
+
+	if (!text_begins(name + stem, ".so") || file[stem] != '-')
+		return 0;
+	while (is_hex(file[stem + 1 + n]))
+		n++;
+	return n >= 8 ? n + 1 : 0;
+}
+
 static bool is_library(const char *file, const char *name, size_t length)
 {
-	return text_begins(file, name) && (file[length] == '\0' || file[length] == '.');
+	size_t stem = 0, hash;
+
+	while (stem < length && name[stem] != '.' && file[stem] == name[stem])
+		stem++;
+	hash = hash_length(file, name, stem);
+	return text_begins(file + stem + hash, name + stem) &&
+		   (file[length + hash] == '\0' || file[length + hash] == '.');
 }
 
 bool elfsym_is_library(struct elfsym_object *object, const char *name)

@@ -72,7 +72,8 @@ const void *elfsym_build_id(const struct elfsym_object *object);
 /* The object's DT_SONAME or the last part of its path begins with `prefix`. */
 bool elfsym_named(struct elfsym_object *object, const char *prefix);
 
-/* As elfsym_named, and a version or nothing follows: "libcuda.so" is libcuda.so.1, not libcuda.sound. */
+/* As elfsym_named, and a version or nothing follows: "libcuda.so" is libcuda.so.1, not libcuda.sound. A hash that a
+ * Python wheel puts before ".so" (libcupti-5bcf1dd4.so.12) does not count. */
 bool elfsym_is_library(struct elfsym_object *object, const char *name);
 
 /*

@@ -19,6 +19,29 @@
 /* Lane 0 is shared by the threads that find the others taken; a reader sums all of them. */
 #define STATS_LANES 64
 
+/*
+ * What `turbo record` asks of the process, and what it is answered. One asks at a time: the one that has moved
+ * `owner` from 0, or from a process that is gone, to its own number. It fills in the rest, counts up `asked` and then
+ * header.request. The process stores its answer before `answered`, and the end of the recording before `ended`, each
+ * of which then equals the `asked` it is about. Texts end in 0; who reads one trusts neither that nor the
+ * characters in it.
+ */
+enum stats_record_command { STATS_RECORD_START = 1, STATS_RECORD_STOP };
+enum stats_record_answer { STATS_RECORD_STARTED = 1, STATS_RECORD_REFUSED };
+
+struct stats_record {
+	uint32_t ready; /* 1 while the process listens */
+	uint32_t owner;
+	uint32_t asked, command;
+	uint32_t mode; /* enum timeline_mode */
+	uint32_t ms;   /* the recording ends by itself after this time */
+	uint32_t answered, answer;
+	uint32_t ended;
+	char dir[1024];     /* absolute */
+	char text[1024];    /* the file, or why there is none */
+	char end_text[256]; /* what there is to say at the end; "" nothing */
+};
+
 struct stats_header {
 	union {
 		struct {
@@ -34,11 +57,13 @@ struct stats_header {
 			uint64_t lanes_off;  /* byte offset of lane 0 in the file */
 			uint64_t names_off;  /* text: one "name\tunit\tsentence\n" a cell, in cell order */
 			uint64_t names_bytes;
-			uint32_t engaged;      /* 1 once engaged */
-			uint32_t request;      /* written by `turbo record` (later) */
-			char version_text[32]; /* libturbo's version */
-			char command[256];     /* argv joined by blanks, truncated */
-			uint64_t pid_ns;       /* inode of /proc/PID/ns/pid: `pid` means nothing in another one */
+			uint32_t engaged;           /* 1 once engaged */
+			uint32_t request;           /* counted up, and woken as a futex, when the process shall look into
+			                          `record` */
+			char version_text[32];      /* libturbo's version */
+			char command[256];          /* argv joined by blanks, truncated */
+			uint64_t pid_ns;            /* inode of /proc/PID/ns/pid: `pid` means nothing in another one */
+			struct stats_record record; /* all zero: this process cannot record */
 		};
 		unsigned char bytes[STATS_HEADER_BYTES];
 	};

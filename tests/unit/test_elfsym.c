@@ -73,6 +73,14 @@ static void library_names_end_where_they_should(void **state)
 	assert_false(elfsym_is_library(&named, "libcuda.so"));
 	named.soname = "libcuda.so.1";
 	assert_true(elfsym_is_library(&named, "libcuda.so"));
+	named = (struct elfsym_object){.path = "/w/torch/lib/libcupti-5bcf1dd4.so.12", .loaded = true};
+	assert_true(elfsym_is_library(&named, "libcupti.so"));
+	assert_false(elfsym_is_library(&named, "libcupti"));
+	assert_false(elfsym_is_library(&named, "libcuda.so"));
+	named.path = "/w/libcupti-static.so.12";
+	assert_false(elfsym_is_library(&named, "libcupti.so"));
+	named.path = "/w/libcupti-5bcf1dd4.so.12";
+	assert_false(elfsym_is_library(&named, "libcupti.so.13"));
 }
 
 /* Every function that libc and libm define, their indirect ones (memcpy, sin) among them. */

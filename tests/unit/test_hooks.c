@@ -87,7 +87,8 @@ static void treatments_that_others_rely_on(void **state)
 		{HOOK_cuMemAllocPitch, HOOK_HOW_COUNT, "-"},
 		{HOOK_cuStreamIsCapturing, HOOK_HOW_COUNT, "-"},
 		{HOOK_cuGetExportTable, HOOK_HOW_PASS, "-"},
-		{HOOK_cuptiActivityEnable, HOOK_HOW_PASS, "-"},
+		{HOOK_cuptiActivityEnable, HOOK_HOW_HOOK, "timeline"},
+		{HOOK_cuptiActivityGetNextRecord, HOOK_HOW_PASS, "-"},
 	};
 
 	(void)state;

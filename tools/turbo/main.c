@@ -54,6 +54,19 @@ const struct command commands[] = {
 		"export a window then. A timeline that is still being recorded is written as far as it is.\n",
 	},
 	{
+		"record",
+		cmd_record,
+		"record PID... [-d SECONDS] [-o DIR] [--launch]",
+		"record what the GPU does in running processes",
+		"  -d SECONDS       for so long (5); Ctrl-C ends it earlier\n"
+		"  -o DIR           folder of the files, one a process (the working directory)\n"
+		"  --launch         also the calls that launch and wait, as TURBO_TIMELINE=launch\n"
+		"\n"
+		"The processes must run with libturbo and have used CUDA; TURBO_TIMELINE need not be set. The\n"
+		"names of the files are printed, for turbo report and turbo export. Status 1 says that a\n"
+		"process could not be recorded, and why.\n",
+	},
+	{
 		"replay",
 		cmd_replay,
 		"replay TRACE... [--mode M]... [--limit BYTES] [--touch] [--sim] [--json]\n"

@@ -1,0 +1,177 @@
+/*
+ * timeline.c - the recorder's life: the policy, and the helper thread.
+ *
+ * TURBO_TIMELINE begins a recording when cuInit has succeeded, on that thread, so that the first launch is in it. All
+ * that follows is the helper's: nothing is measured, fetched or written on a thread of the program's but for what CUPTI
+ * itself does there, and for stepping aside when another client calls (client.h).
+ */
+#define _GNU_SOURCE
+#include <errno.h>
+#include <limits.h>
+#include <linux/futex.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "client.h"
+#include "debugger.h"
+#include "detach.h"
+#include "events.h"
+#include "guard.h"
+#include "log.h"
+#include "options.h"
+#include "request.h"
+#include "recording.h"
+#include "session.h"
+#include "times.h"
+#include "../policy/policy.h"
+
+#define STACK_BYTES ((size_t)256 << 10)
+#define STACK_BYTES_MOST ((size_t)256 << 20)
+/* The exit waits so long for CUPTI to give back what it has; a device that hangs must not keep the process. */
+#define EXIT_NS 2000000000ull
+
+static _Atomic uint32_t leaving; /* the process exits */
+static _Atomic uint32_t gone;    /* futex word: 1 once the helper has ended the recording for it */
+static _Atomic int helper;       /* 0: there is none, 1: it runs */
+
+/* ---- the helper ---- */
+
+static void *helper_main(void *arg)
+{
+	bool listens;
+	(void)arg;
+	guard_enter(); /* never leaves: whatever this thread calls is ours */
+	listens = request_listen();
+	for (;;) {
+		bool busy = session_on() || detach_state() == DETACH_ARMED;
+		request_sleep(busy || !listens ? SESSION_TICK_MS : -1);
+		if (atomic_load(&leaving))
+			break;
+		if (listens)
+			request_poll();
+		if (session_on())
+			session_tick();
+	}
+	session_stop();
+	atomic_store(&gone, 1);
+	syscall(SYS_futex, &gone, FUTEX_WAKE_PRIVATE, INT_MAX, NULL, NULL, 0);
+	return NULL;
+}
+
+/* All but the synchronous ones, which the program's own fault handlers want. */
+static void block_signals(sigset_t *old)
+{
+	static const int stay[] = {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP, SIGSYS};
+	sigset_t set;
+	sigfillset(&set);
+	for (unsigned i = 0; i < sizeof(stay) / sizeof(stay[0]); i++)
+		sigdelset(&set, stay[i]);
+	pthread_sigmask(SIG_SETMASK, &set, old);
+}
+
+static bool helper_start(void)
+{
+	pthread_attr_t attr;
+	pthread_t thread;
+	sigset_t old;
+	int r = EINVAL;
+	block_signals(&old);
+	pthread_attr_init(&attr);
+	pthread_attr_setdetachstate(&attr, PTHREAD_CREATE_DETACHED);
+	/* A stack takes in all thread-local storage of the program: where that is large, more. */
+	for (size_t stack = STACK_BYTES; r == EINVAL && stack <= STACK_BYTES_MOST; stack *= 2) {
+		pthread_attr_setstacksize(&attr, stack);
+		r = pthread_create(&thread, &attr, helper_main, NULL);
+	}
+	pthread_attr_destroy(&attr);
+	pthread_sigmask(SIG_SETMASK, &old, NULL);
+	if (r != 0)
+		return false;
+	pthread_setname_np(thread, "turbo-timeline");
+	atomic_store(&helper, 1);
+	return true;
+}
+
+/* ---- the process exits ---- */
+
+/* Before the driver's and CUPTI's own handlers, which were registered before this one; atexit() runs them backwards. */
+static void at_exit(void)
+{
+	uint64_t since = times_steady(), waited;
+	if (!atomic_load(&helper) || !session_on())
+		return;
+	guard_enter();
+	atomic_store(&leaving, 1);
+	request_wake();
+	while (!atomic_load(&gone) && (waited = times_steady() - since) < EXIT_NS) {
+		struct timespec t = {0, (long)(EXIT_NS - waited) % 1000000000L};
+		syscall(SYS_futex, &gone, FUTEX_WAIT_PRIVATE, 0, &t, NULL, 0);
+	}
+	if (!atomic_load(&gone)) {
+		log_warn("timeline: CUPTI does not give back what it has; the last second is lost");
+		client_dead();
+		recording_close();
+	}
+	guard_leave();
+}
+
+/* ---- the policy ---- */
+
+/* Tools that bring a CUPTI client of their own, or with which CUPTI does not work. */
+static const char *in_the_way(void)
+{
+	static const struct {
+		const char *name, *found;
+	} set[] = {
+		{"CUDA_INJECTION64_PATH", "CUDA_INJECTION64_PATH is set: another tool watches this process"},
+		{"NVTX_INJECTION64_PATH", "NVTX_INJECTION64_PATH is set: another tool watches this process"},
+	};
+	for (unsigned i = 0; i < sizeof(set) / sizeof(set[0]); i++) {
+		const char *value = getenv(set[i].name);
+		if (value && *value)
+			return set[i].found;
+	}
+	return debugger_attached();
+}
+
+static void cuda_ready(void)
+{
+	enum timeline_mode mode = (enum timeline_mode)option_get(OPT_TIMELINE);
+	const char *obstacle = in_the_way();
+	char why[1024];
+	if (obstacle) {
+		if (mode != TIMELINE_MODE_OFF)
+			log_warn("timeline: nothing is recorded: %s", obstacle);
+		return;
+	}
+	recording_read_environment();
+	if (mode != TIMELINE_MODE_OFF && !session_start(mode, option_text(OPT_TIMELINE_DIR), why, sizeof(why)))
+		log_warn("timeline: nothing is recorded: %s", why);
+	if (!helper_start() || atexit(at_exit) != 0) {
+		if (session_on())
+			log_warn("timeline: nothing is recorded: no thread for it");
+		session_stop();
+	}
+}
+
+/* The calls of CUPTI that the parent's thread was in the middle of do not end here. */
+static void fork_child(void)
+{
+	client_dead();
+	detach_fork_child();
+	events_fork_child();
+	recording_fork_child();
+	session_fork_child();
+	atomic_store(&helper, 0);
+}
+
+const struct policy timeline_policy = {
+	.name = "timeline",
+	.cuda_ready = cuda_ready,
+	.fork_child = fork_child,
+};
