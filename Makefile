@@ -302,8 +302,8 @@ $(SIM_DIR)/libsimrt.a: $(SIM_RT_O)
 # ---- test, demo and benchmark programs ----------------------------------------------
 
 # A program asks for libraries in its first line: `LINK: cuda` for libcuda.so.1 (linked with
-# the simulator's), `LINK: cupti` for libcupti.so.13, `LINK: simrt` for the tiny runtime, `LINK: turbo` for the library's objects (those it
-# uses). cmocka is there for all but the GPU programs and the tools, which must build where only a compiler is.
+# the simulator's), `LINK: cupti` for libcupti.so.13, `LINK: simrt` for the tiny runtime, `LINK: timeline` for the
+# reader of timelines, `LINK: turbo` for the library's objects (those it uses). cmocka is there for all but the GPU programs and the tools, which must build where only a compiler is.
 MAIN = $(firstword $(SOURCES))
 CMOCKA := -Wl,--as-needed -lcmocka -Wl,--no-as-needed
 first_line = sed -n '1{/LINK:.*$(1)/s|.*|$(2)|p}' $(MAIN)
@@ -311,6 +311,7 @@ link_cuda = $$($(call first_line,cuda,-L$(SIM_DIR) -lcuda))
 link_cupti = $$($(call first_line,cupti,-L$(SIM_DIR) -l:libcupti.so.13))
 link_simrt = $$($(call first_line,simrt,$(SIM_DIR)/libsimrt.a))
 link_turbo = $$($(call first_line,turbo,$(ARCHIVE)))
+link_timeline = $$($(call first_line,timeline,$(TIMELINE) -lz))
 link_cmocka = $(if $(filter tests/gpu/% tools/%,$(MAIN)),,$(CMOCKA))
 
 define program
@@ -341,11 +342,12 @@ $(SIM_TESTS): $(SIM)
 		$(link_cupti) -L$(SIM_DIR) -lcuda $(link_cmocka) $(LDLIBS)
 
 $(BUILD)/bench/bench_heap $(BUILD)/bench/bench_recording: $(ARCHIVE)
+$(PRELOAD_PROGS): $(TIMELINE)
 $(PRELOAD_PROGS) $(GPU_PROGS) $(DEMO_PROGS) $(BENCH_PROGS): $(SIM)
 	$(call say,LD,$@)
 	@mkdir -p $(@D)
 	$(Q)$(CC) -pthread $(SAN_FLAGS) -o $@ $(filter %.o,$^) $(COMMON) \
-		$(link_turbo) $(link_simrt) $(link_cupti) $(link_cuda) $(link_cmocka) $(LDLIBS)
+		$(link_timeline) $(link_turbo) $(link_simrt) $(link_cupti) $(link_cuda) $(link_cmocka) $(LDLIBS)
 
 # ---- tests --------------------------------------------------------------------------
 

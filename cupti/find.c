@@ -140,14 +140,13 @@ bool cupti_candidates(const char *cudart, const char *packages, unsigned major, 
 	const char *conda = getenv("CONDA_PREFIX");
 	char text[64];
 	if (try_beside(&s, cudart) || try_packages(&s, packages) ||
-		(conda && conda[0] == '/' && try_below(&s, conda, 0, "lib")) ||
-		try_toolkit(&s, getenv("CUDA_HOME")) || try_toolkit(&s, getenv("CUDA_PATH")))
-		return true;
-	snprintf(text, sizeof(text), "/usr/local/cuda-%u", major);
-	if (try_toolkit(&s, "/usr/local/cuda") || try_toolkit(&s, text))
+		(conda && conda[0] == '/' && try_below(&s, conda, 0, "lib")))
 		return true;
 	snprintf(text, sizeof(text), "libcupti.so.%u", major);
-	return try(arg, text);
+	if (try(arg, text) || try_toolkit(&s, getenv("CUDA_HOME")) || try_toolkit(&s, getenv("CUDA_PATH")))
+		return true;
+	snprintf(text, sizeof(text), "/usr/local/cuda-%u", major);
+	return try_toolkit(&s, "/usr/local/cuda") || try_toolkit(&s, text);
 }
 
 /* ---- opening ---- */

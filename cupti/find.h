@@ -4,8 +4,8 @@
  * A CUPTI of another CUDA major than the runtime's loses records without saying so. So the major is settled
  * first: that of the mapped libcudart, else the driver's. Then the first of these that is of this major:
  * a libcupti that is mapped already (the program's own, the one that a framework's profiler uses);
- * beside libcudart; in the wheels of a Python that the process runs; in CONDA_PREFIX; in CUDA_HOME or
- * CUDA_PATH; in /usr/local/cuda; where the loader looks.
+ * beside libcudart; in the wheels of a Python that the process runs; in CONDA_PREFIX; where the
+ * loader looks; in CUDA_HOME or CUDA_PATH; in /usr/local/cuda.
  */
 #ifndef TURBO_CUPTI_FIND_H
 #define TURBO_CUPTI_FIND_H

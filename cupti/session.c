@@ -108,10 +108,10 @@ void session_stop(void)
 		tell_clock();
 		client_leave();
 	}
-	client_stop();
-	session_drain_events();
 	watch_stop();
 	sampled_account();
+	client_stop();
+	session_drain_events();
 	gap_end_all();
 	recording_close();
 	detach_begin();
