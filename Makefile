@@ -23,6 +23,8 @@ PREFIX ?= /usr/local
 DESTDIR ?=
 ## SOAK_S=600           seconds that `make soak` spends on each randomised test
 SOAK_S ?= 600
+## FUZZ_S=60            seconds that `make fuzz` runs
+FUZZ_S ?= 60
 ## BENCH=NAME           run only the benchmarks whose name contains NAME
 BENCH ?=
 ## ARGS=...             arguments for the runner of `make check-gpu` and `make bench-gpu`
@@ -61,7 +63,7 @@ Q := $(if $(filter 1,$(V)),,@)
 say = $(if $(filter 1,$(V)),,@printf '  %-7s %s\n' $(1) $(2))
 
 # These goals build nothing themselves, or install what building needs first.
-ifeq ($(filter help clean distclean uninstall format setup check demo,$(MAKECMDGOALS)),)
+ifeq ($(filter help clean distclean uninstall format setup check demo fuzz fuzz-seeds,$(MAKECMDGOALS)),)
 # Written by tools/cuda_headers.sh: CUDA_INC (compiler flags), CUDA_H, NCCL_H, CUPTI_H
 # (paths, empty when not found).  The name carries what the search depends on.
 slug := $(subst /,_,$(CUDA_HOME))$(if $(filter 1,$(IGNORE_SYSTEM_CUDA)),-nosys)
@@ -404,6 +406,26 @@ check-gpu: gpu-programs
 soak: tests
 	+$(Q)SOAK_S='$(SOAK_S)' $(RUN) soak
 
+# Its own build: libFuzzer and both sanitizers in one program, of what reads timelines.
+FUZZ_DIR := build-fuzz
+FUZZ_C := tests/fuzz/fuzz_trace.c $(filter-out tools/timeline/report_html.c,$(wildcard tools/timeline/*.c))
+FUZZ_FLAGS := -std=gnu11 -O1 -g $(WARN) -D_GNU_SOURCE= -fno-omit-frame-pointer -pthread -Ishim -I.
+$(FUZZ_DIR)/fuzz_trace: $(FUZZ_C) $(wildcard tools/timeline/*.h cupti/record.h)
+	$(call say,LD,$@)
+	@mkdir -p $(@D)/corpus
+	$(Q)clang $(FUZZ_FLAGS) -fsanitize=fuzzer,address,undefined -fno-sanitize-recover=all -o $@ $(FUZZ_C) -ldl -lz -lm
+
+## fuzz                 feed broken timelines to what reads them, for FUZZ_S seconds (clang)
+.PHONY: fuzz fuzz-seeds
+fuzz: $(FUZZ_DIR)/fuzz_trace
+	$(Q)ASAN_OPTIONS=detect_leaks=1 nice $< -max_total_time=$(FUZZ_S) -max_len=8192 -timeout=20 -rss_limit_mb=1024 \
+		-print_final_stats=1 -artifact_prefix=$(FUZZ_DIR)/ $(FUZZ_DIR)/corpus tests/fuzz/corpus
+
+fuzz-seeds:
+	$(Q)mkdir -p $(FUZZ_DIR)
+	$(Q)$(CC) $(FUZZ_FLAGS) -o $(FUZZ_DIR)/seeds tests/fuzz/seeds.c tests/unit/common/trace_build.c
+	$(Q)$(FUZZ_DIR)/seeds tests/fuzz/corpus
+
 ## demo                 a training-like program, bare and preloaded; installs what it needs
 demo: setup-build
 	+$(Q)$(MAKE) --no-print-directory demo-run
@@ -453,7 +475,7 @@ uninstall:
 
 ## clean                remove the build directories (fetched headers stay)
 clean:
-	$(Q)rm -rf build-clang build-address build-undefined build-thread
+	$(Q)rm -rf build-clang build-address build-undefined build-thread build-fuzz
 	$(Q)if [ -d '$(BUILD)' ]; then find '$(BUILD)' -mindepth 1 -maxdepth 1 ! -name deps -exec rm -rf {} +; fi
 
 ## distclean            remove fetched headers too

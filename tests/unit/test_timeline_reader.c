@@ -124,6 +124,32 @@ static void test_wrapped_ring(void **state)
 	trace_close(t);
 }
 
+/* f<A<int>, A<A<int>, A<int>>, …>: each argument is twice as long as the one before. */
+static void test_demangling_cannot_harm(void **state)
+{
+	static const char digit[] = "123456789ABCDEFGHIJKLMNOPQRSTUVWXYZ";
+	char bomb[1024] = "_Z1fI1AIiE";
+	for (const char *d = digit; *d; d++)
+		snprintf(bomb + strlen(bomb), sizeof(bomb) - strlen(bomb), "S0_IS%c_S%c_E", *d, *d);
+	strcat(bomb, "Evv");
+	const char *path = in_dir("bomb.timeline");
+	(void)state;
+	for (int i = 0; i < 100; i++)
+		snprintf(bomb + strlen(bomb), sizeof(bomb) - strlen(bomb), "1AIS%s_S%s_E",
+				 i ? (char[]){"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZ"[(i - 1) % 36], 0} : "",
+				 i ? (char[]){"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZ"[(i - 1) % 36], 0} : "");
+	strcat(bomb, "Evv");
+	struct trace_build *b = trace_build_open(path, &(struct trace_build_setup){.chunks = 1});
+	uint32_t first = trace_build_kernel_entry(b, bomb, 1, 1);
+	uint32_t second = trace_build_kernel_entry(b, "_Z4axpyifPfS_", 1, 1);
+	trace_build_close(b);
+	struct trace *t = open_good(path);
+	assert_string_equal(trace_demangled(t, first), bomb);
+	assert_string_equal(trace_demangled(t, second), "axpy(int, float, float*, float*)");
+	assert_string_equal(trace_demangled(t, UINT32_MAX), "unknown");
+	trace_close(t);
+}
+
 /* ---- clocks ---- */
 
 static void test_clock_offset(void **state)
@@ -271,6 +297,7 @@ int main(void)
 		cmocka_unit_test(test_empty_recording),
 		cmocka_unit_test(test_order_random),
 		cmocka_unit_test(test_wrapped_ring),
+		cmocka_unit_test(test_demangling_cannot_harm),
 		cmocka_unit_test(test_clock_offset),
 		cmocka_unit_test(test_live),
 		cmocka_unit_test(test_grows_while_read),

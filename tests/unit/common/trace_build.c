@@ -32,10 +32,11 @@ struct trace_build {
 
 /* ---- the file ---- */
 
-static uint64_t lay(struct timeline_table *table, uint64_t at, uint64_t capacity, size_t size)
+/* The next table begins at a multiple of `align`. */
+static uint64_t lay(struct timeline_table *table, uint64_t at, uint64_t capacity, size_t size, uint64_t align)
 {
 	*table = (struct timeline_table){.offset = at, .capacity = capacity};
-	return (at + capacity * size + 4095) & ~4095ull;
+	return (at + capacity * size + align - 1) / align * align;
 }
 
 static uint32_t or_default(uint32_t n, uint32_t otherwise)
@@ -89,11 +90,11 @@ struct trace_build *trace_build_open(const char *path, const struct trace_build_
 	FAIL_UNLESS(b);
 	describe(&h, s);
 	h.chunk_count = or_default(s->chunks, 16);
-	uint64_t at = TIMELINE_HEADER_BYTES;
-	at = lay(&h.names, at, or_default(s->names, 65536), 1);
-	at = lay(&h.entries, at, or_default(s->entries, 4096), sizeof(struct timeline_entry));
-	at = lay(&h.lanes, at, or_default(s->lanes, 256), sizeof(struct timeline_lane));
-	at = lay(&h.clocks, at, or_default(s->clocks, 64), sizeof(struct timeline_clock));
+	uint64_t at = TIMELINE_HEADER_BYTES, align = s->packed ? 64 : 4096;
+	at = lay(&h.names, at, or_default(s->names, 65536), 1, align);
+	at = lay(&h.entries, at, or_default(s->entries, 4096), sizeof(struct timeline_entry), align);
+	at = lay(&h.lanes, at, or_default(s->lanes, 256), sizeof(struct timeline_lane), align);
+	at = lay(&h.clocks, at, or_default(s->clocks, 64), sizeof(struct timeline_clock), align);
 	h.ring_offset = at;
 	b->bytes = h.file_bytes = at + (uint64_t)h.chunk_count * TIMELINE_CHUNK_BYTES;
 	b->start_ns = b->last_end = h.start_ns;

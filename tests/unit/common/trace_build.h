@@ -34,6 +34,7 @@ struct trace_build_setup {
 	uint64_t start_ns;       /* (TRACE_BUILD_START) */
 	uint32_t devices;        /* filled with an H200's figures (1) */
 	enum timeline_mode mode; /* (kernel) */
+	bool packed;             /* tables one behind the other, without room between them: small files */
 };
 
 /* 2026-01-01 00:00:00 UTC: times of records are best a little behind it. */
