@@ -1,6 +1,8 @@
 /* test_timeline_corpus.c - every file that the fuzzer has kept (tests/fuzz) is read and exported without harm. */
 #include <setjmp.h>
 #include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
 #include <cmocka.h>
 
 #include "tests/fuzz/fuzz_trace.c"
