@@ -48,9 +48,14 @@ static bool next_path(struct file *f)
 	return n > 0 && (size_t)n < sizeof(f->path);
 }
 
+/* A sandbox refused the naming. One thread at a time. */
+static bool names_first;
+
 /* Without a name; it gets one when it is whole. Asks for a file system that can do that and for /proc. */
 static int create_unnamed(struct file *f)
 {
+	if (names_first)
+		return -1;
 	f->fd = open(f->dir, O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
 	if (f->fd >= 0 && access("/proc/self/fd", X_OK) != 0) {
 		close(f->fd);
@@ -185,8 +190,12 @@ int file_publish(struct file *f)
 		else
 			error = errno;
 	}
-	if (error)
+	if (error == ENOSPC || error == EDQUOT || error == EEXIST || error == ENAMETOOLONG)
 		return error;
+	if (error) {
+		names_first = true;
+		return EAGAIN;
+	}
 	f->named = true;
 	close(f->fd);
 	f->fd = -1;

@@ -27,7 +27,8 @@ struct file {
  * 0, or the error: ENOSPC, EDQUOT and EFBIG say that a smaller one may do.
  */
 int file_make(struct file *f, const char *dir, uint64_t bytes);
-/* Its content is complete: gives it its name, a new one, and closes the descriptor. 0, or the error. */
+/* Its content is complete: gives it its name, a new one, and closes the descriptor. 0, or the error; EAGAIN: another
+ * file_make() makes one that has its name from the start. */
 int file_publish(struct file *f);
 /* Makes nothing of it: unmaps, closes and removes. */
 void file_drop(struct file *f);

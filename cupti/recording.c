@@ -211,22 +211,33 @@ static bool smaller_may_do(int error)
 	return error == ENOSPC || error == EDQUOT || error == EFBIG || error == ENOMEM;
 }
 
-static int open_in(const char *dir, const struct recording_setup *setup)
+static int make_file(const char *dir, const struct recording_setup *setup, uint64_t bytes)
 {
+	struct timeline_header layout = {0};
 	int error;
 
-	for (uint64_t bytes = setup->bytes;; bytes /= 2) {
-		struct timeline_header layout = {0};
-		header_layout(&layout, bytes);
-		error = file_make(&ring.file, dir, layout.file_bytes);
-		if (!error) {
-			error = begin_file(&layout, setup);
-			if (error)
-				file_drop(&ring.file);
-		}
-		if (!smaller_may_do(error) || bytes / 2 < setup->least_bytes || bytes / 2 < TIMELINE_CHUNK_BYTES)
-			return error;
+	header_layout(&layout, bytes);
+	error = file_make(&ring.file, dir, layout.file_bytes);
+	if (error)
+		return error;
+	error = begin_file(&layout, setup);
+	if (error)
+		file_drop(&ring.file);
+	return error;
+}
+
+static int open_in(const char *dir, const struct recording_setup *setup)
+{
+	uint64_t bytes = setup->bytes;
+	int error = make_file(dir, setup, bytes);
+
+	if (error == EAGAIN)
+		error = make_file(dir, setup, bytes);
+	while (smaller_may_do(error) && bytes / 2 >= setup->least_bytes && bytes / 2 >= TIMELINE_CHUNK_BYTES) {
+		bytes /= 2;
+		error = make_file(dir, setup, bytes);
 	}
+	return error;
 }
 
 static bool open_somewhere(const struct recording_setup *setup, char *why, size_t why_size)

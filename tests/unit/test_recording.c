@@ -1,7 +1,9 @@
 /* test_recording.c - what is put is found again: whole, the newest last, the lost counted, one writer at a time. */
 #include <errno.h>
+#include <fcntl.h>
 #include <pthread.h>
 #include <signal.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <time.h>
 
@@ -80,6 +82,62 @@ static void test_clocks_wrap(void **state)
 	assert_int_equal(trace_clock_offset(t, 100000 * 1000), 100000);
 	assert_int_equal(trace_clock_offset(t, 99000 * 1000), 99000);
 	trace_close(t);
+}
+
+/* ---- files ---- */
+
+static void test_each_has_its_own(void **state)
+{
+	(void)state;
+	char first[512];
+
+	assert_true(fixture_open(MB));
+	strcpy(first, recording_path());
+	fixture_put(0, 0, 10);
+	/* What is open is ended. */
+	assert_true(fixture_open(MB));
+	assert_string_not_equal(first, recording_path());
+	fixture_put(0, 0, 20);
+	recording_close();
+	recording_close();
+	struct trace *t = fixture_read(first);
+	assert_int_equal(fixture_check(t), 10);
+	assert_true(trace_header(t)->end_ns != 0);
+	trace_close(t);
+	t = fixture_read(recording_path());
+	assert_int_equal(fixture_check(t), 20);
+	trace_close(t);
+}
+
+static void test_end_cuts_off(void **state)
+{
+	(void)state;
+	struct stat st;
+
+	assert_true(fixture_open(16 * MB));
+	fixture_put(0, 0, 5000);
+	recording_close();
+	assert_int_equal(stat(recording_path(), &st), 0);
+	assert_in_range(st.st_size, 0, 4 * MB);
+	struct trace *t = fixture_read(recording_path());
+	assert_int_equal(trace_header(t)->file_bytes, st.st_size);
+	assert_int_equal(fixture_check(t), 5000);
+	trace_close(t);
+	/* Nothing recorded. */
+	assert_true(fixture_open(MB));
+	recording_close();
+	t = fixture_read(recording_path());
+	assert_int_equal(fixture_check(t), 0);
+	trace_close(t);
+	/* Not what has taken its name meanwhile. */
+	assert_true(fixture_open(MB));
+	assert_int_equal(unlink(recording_path()), 0);
+	int fd = open(recording_path(), O_CREAT | O_RDWR, 0600);
+	assert_int_equal(ftruncate(fd, 3 << 20), 0);
+	close(fd);
+	recording_close();
+	assert_int_equal(stat(recording_path(), &st), 0);
+	assert_int_equal(st.st_size, 3 << 20);
 }
 
 /* ---- writers among each other ---- */
@@ -251,7 +309,8 @@ int main(void)
 #define TEST(name) cmocka_unit_test_setup_teardown(name, fixture_make, fixture_remove)
 	const struct CMUnitTest tests[] = {
 		TEST(test_round_trip),           TEST(test_wraps),
-		TEST(test_clocks_wrap),          TEST(test_writers),
+		TEST(test_clocks_wrap),          TEST(test_each_has_its_own),
+		TEST(test_end_cuts_off),         TEST(test_writers),
 		TEST(test_writer_that_vanished), TEST(test_handler_of_the_writer),
 		TEST(test_writer_that_stays),    TEST(test_reader_of_live_file),
 	};

@@ -26,7 +26,7 @@ static void test_killed(void **state)
 	uint64_t most = 0;
 
 	print_message("seed %u\n", seed);
-	for (int round = 0; round < 40; round++) {
+	for (int round = 0; round < 40 || (!wrapped && round < 400); round++) {
 		char path[512] = "";
 		int ready[2], status;
 		assert_int_equal(pipe(ready), 0);
@@ -36,7 +36,7 @@ static void test_killed(void **state)
 		close(ready[1]);
 		assert_true(read(ready[0], path, sizeof(path) - 1) > 0);
 		close(ready[0]);
-		const struct timespec nap = {0, (long)(rand_r(&seed) % 8000) * 1000};
+		const struct timespec nap = {0, (long)(rand_r(&seed) % (8000 + 200 * (unsigned)round)) * 1000};
 		nanosleep(&nap, NULL);
 		kill(pid, SIGKILL);
 		waitpid(pid, &status, 0);

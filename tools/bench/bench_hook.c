@@ -64,6 +64,7 @@ static int child(void)
 	SYMBOL(cuStreamGetId);
 	SYMBOL(cuEventCreate);
 	SYMBOL(cuEventQuery);
+	SYMBOL(cuEventSynchronize);
 	SYMBOL(cuMemAlloc_v2);
 	SYMBOL(cuMemcpyHtoD_v2);
 	CUdevice dev;
@@ -85,6 +86,8 @@ static int child(void)
 	MEASURE("count_event", CALLS, p_cuEventQuery(event));
 	/* No byte to copy: the simulated driver returns at once, and our body decides as for 4 B. */
 	MEASURE("body", CALLS, p_cuMemcpyHtoD_v2(d, &word, 0));
+	/* Nothing to wait for, nobody to tell. */
+	MEASURE("wait_event", CALLS, p_cuEventSynchronize(event));
 	MEASURE("dlsym_unknown", CALLS, dlsym(lib, "sim_calls"));
 	MEASURE("dlsym_libc", CALLS, dlsym(RTLD_DEFAULT, "strlen"));
 	MEASURE("dlsym_known", 4000, dlsym(lib, "cuMemAlloc_v2"));
@@ -98,6 +101,7 @@ int main(int argc, char **argv)
 		{"count_stream", "counted (cuStreamGetId)", 10},
 		{"count_event", "counted (cuEventQuery)", 10},
 		{"body", "C body passed through (cuMemcpyHtoD, small)", 10},
+		{"wait_event", "C body that tells (cuEventSynchronize)", 10},
 		{"dlsym_unknown", "dlsym of another name, explicit handle", 50},
 		{"dlsym_libc", "dlsym of another name, RTLD_DEFAULT", 50},
 		{"dlsym_known", "dlsym of a hooked name, once a symbol", 2000},
