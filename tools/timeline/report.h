@@ -237,8 +237,9 @@ struct report_options {
 struct report *report_make(struct trace **traces, unsigned count, const struct report_options *o);
 void report_free(struct report *r);
 
-/* At most 100 columns. `colour`: ANSI, for terminals. */
-void report_text(const struct report *r, FILE *to, bool colour);
+/* At most 100 columns. */
+enum report_style { REPORT_COLOUR = 1 /* ANSI */, REPORT_UTF8 = 2 };
+void report_text(const struct report *r, FILE *to, unsigned style);
 void report_json(const struct report *r, FILE *to);
 /* One page that needs nothing else. false: it could not be written (errno). */
 bool report_html(const struct report *r, FILE *to);

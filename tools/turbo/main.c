@@ -103,6 +103,22 @@ const struct command commands[] = {
 		"A bad line is named with its number, status 1. TURBO_DEVMEM_TRACE=FILE records one.\n",
 	},
 	{
+		"report",
+		cmd_report,
+		"report FILE|DIR... [--json] [--html OUT] [--window START..END] [--rank N,N...] [--top N]",
+		"say where the time of a recorded timeline goes, and what to do about it",
+		"  --json           one JSON object, for programs; its keys are in tools/timeline/README.md\n"
+		"  --html OUT       write a page that draws it all; it needs no network\n"
+		"  --window S..E    only the time from S to E after the beginning: 1.5..3, 200ms..1s, 10..\n"
+		"  --rank N,N...    only these ranks\n"
+		"  --top N          so many kernels by name (20)\n"
+		"\n"
+		"A DIR stands for the *.timeline files in it; all files make one report, one row a process.\n"
+		"A file may be of a process that still runs, or was killed. One that cannot be read is named,\n"
+		"the others are reported, and the status is 1. Busy, idle, compute, communication and overlap\n"
+		"are as Holistic Trace Analysis defines them. TURBO_TIMELINE=kernel records a timeline.\n",
+	},
+	{
 		"stats",
 		cmd_stats,
 		"stats [PID] [--json] [--all]",

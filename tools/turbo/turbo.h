@@ -45,6 +45,7 @@ int cmd_options(int argc, char **argv);
 int cmd_export(int argc, char **argv);
 int cmd_record(int argc, char **argv);
 int cmd_replay(int argc, char **argv);
+int cmd_report(int argc, char **argv);
 int cmd_stats(int argc, char **argv);
 
 /* library.c: path of libturbo.so beside this command, in buf; false when there is none. */

@@ -1,0 +1,160 @@
+/*
+ * advice_host.c - what the program's host side makes the device wait for.
+ */
+#include "advice.h"
+
+static double share(const struct advice_case *c, uint64_t ns)
+{
+	return (double)ns / c->seen;
+}
+
+/* ---- copies from and to pageable memory ---- */
+
+#define PAGEABLE_LEAST_BYTES 1000000
+
+static uint64_t pageable_ns(const struct advice_case *c)
+{
+	return c->gpu->copy[REPORT_H2D].pageable_ns + c->gpu->copy[REPORT_D2H].pageable_ns;
+}
+
+static double pageable_cost(const struct advice_case *c)
+{
+	uint64_t bytes = c->gpu->copy[REPORT_H2D].pageable_bytes + c->gpu->copy[REPORT_D2H].pageable_bytes;
+	return bytes >= PAGEABLE_LEAST_BYTES ? share(c, pageable_ns(c)) : 0;
+}
+
+static void pageable_say(const struct advice_case *c, struct report_finding *f)
+{
+	bool up = c->gpu->copy[REPORT_H2D].pageable_ns >= c->gpu->copy[REPORT_D2H].pageable_ns;
+	const struct report_copy *k = &c->gpu->copy[up ? REPORT_H2D : REPORT_D2H];
+	uint64_t pinned_bytes = k->bytes - k->pageable_bytes, pinned_ns = k->ns - k->pageable_ns;
+	char pinned[96] = "";
+	if (pinned_bytes >= PAGEABLE_LEAST_BYTES && pinned_ns)
+		snprintf(pinned, sizeof(pinned), "; pinned ones ran at %.1f GB/s",
+				 (double)pinned_bytes / (double)pinned_ns);
+	f->title = metrics_text("Copies %s pageable memory", up ? "from" : "to");
+	f->evidence = metrics_text("%s of %s copies %s (%s of %s) use pageable memory, at %.1f GB/s: %s%s.",
+							   units_count(k->pageable_count).s, units_count(k->count).s,
+							   report_direction_name[up ? REPORT_H2D : REPORT_D2H],
+							   units_bytes((double)k->pageable_bytes).s, units_bytes((double)k->bytes).s,
+							   units_ratio((double)k->pageable_bytes, (double)k->pageable_ns),
+							   units_time((double)k->pageable_ns).s, pinned);
+	f->fix = metrics_text("%s", up ? "DataLoader(..., pin_memory=True) and x.to(device, non_blocking=True)."
+								   : "Copy into a pinned tensor: out = torch.empty(shape, pin_memory=True); "
+									 "out.copy_(x, non_blocking=True).");
+}
+
+/* ---- input ---- */
+
+static double input_cost(const struct advice_case *c)
+{
+	return share(c, c->gpu->idle[REPORT_IDLE_INPUT].ns);
+}
+
+static void input_say(const struct advice_case *c, struct report_finding *f)
+{
+	const struct report_bucket *b = &c->gpu->idle[REPORT_IDLE_INPUT];
+	f->title = metrics_text("The GPU waits for input");
+	f->evidence = metrics_text("Before %s copies to the device it was idle, %s in all, %s each on average.",
+							   units_count(b->count).s, units_time((double)b->ns).s,
+							   units_time(units_ratio((double)b->ns, (double)b->count)).s);
+	f->fix = metrics_text(
+		"DataLoader(num_workers=N, persistent_workers=True, prefetch_factor=4, pin_memory=True) with N "
+		"up to the CPU cores of this GPU's share; decode and augment less, or on the GPU; copy the next "
+		"batch on a stream of its own.");
+}
+
+/* ---- many tiny kernels ---- */
+
+#define TINY_LEAST_KERNELS 1000
+#define TINY_MEDIAN_NS 20000
+
+static double tiny_cost(const struct advice_case *c)
+{
+	const struct report_gpu *g = c->gpu;
+	if (g->kernels < TINY_LEAST_KERNELS || g->kernel_p50_ns > TINY_MEDIAN_NS)
+		return 0;
+	return share(c, g->idle[REPORT_IDLE_SHORT].ns + g->idle[REPORT_IDLE_HOST].ns);
+}
+
+static void tiny_say(const struct advice_case *c, struct report_finding *f)
+{
+	const struct report_gpu *g = c->gpu;
+	uint64_t idle = g->idle[REPORT_IDLE_SHORT].ns + g->idle[REPORT_IDLE_HOST].ns;
+	f->title = metrics_text("Many tiny kernels: launching them takes longer than running them");
+	f->evidence =
+		metrics_text("%s kernels, %s a second, half of them shorter than %s; between them the GPU is idle "
+					 "for %s.",
+					 units_count(g->kernels).s, units_short((double)g->kernels / c->seen * 1e9).s,
+					 units_time((double)g->kernel_p50_ns).s, units_time((double)idle).s);
+	f->fix = metrics_text(
+		"torch.compile(model) fuses them; torch.compile(model, mode=\"reduce-overhead\") or "
+		"torch.cuda.graph() launches a whole step at once; AdamW(..., fused=True); a larger batch.");
+}
+
+/* ---- synchronisations that drain the queue ---- */
+
+#define SYNC_LEAST 10
+
+static double sync_cost(const struct advice_case *c)
+{
+	const struct report_bucket *b = &c->gpu->idle[REPORT_IDLE_SYNC];
+	return b->count >= SYNC_LEAST ? share(c, b->ns) : 0;
+}
+
+static void sync_say(const struct advice_case *c, struct report_finding *f)
+{
+	const struct report_bucket *b = &c->gpu->idle[REPORT_IDLE_SYNC];
+	char calls[160] = "";
+	if (c->rank->syncs.count)
+		snprintf(calls, sizeof(calls), " Most waits: %.60s, %s times, %s in all.",
+				 c->rank->syncs.item[0].name, units_count(c->rank->syncs.item[0].count).s,
+				 units_time((double)c->rank->syncs.item[0].ns).s);
+	f->title = metrics_text("Synchronisations drain the queue");
+	f->evidence =
+		metrics_text("%s times the GPU ran out of work because the host had waited for it or for a result: "
+					 "%s idle, %s each.%s",
+					 units_count(b->count).s, units_time((double)b->ns).s,
+					 units_time(units_ratio((double)b->ns, (double)b->count)).s, calls);
+	f->fix = metrics_text(
+		"Keep losses and metrics on the device and read them every N steps (.item(), .cpu(), print and "
+		"`if tensor:` wait); copy with non_blocking=True; torch.cuda.set_sync_debug_mode(\"warn\") "
+		"names the lines.");
+}
+
+/* ---- allocations by the driver ---- */
+
+#define CHURN_LATE 10 /* allocations in the second half: it is not the warm-up */
+
+static double churn_cost(const struct advice_case *c)
+{
+	const struct report_rank *r = c->rank;
+	uint64_t calls = r->alloc.ns + r->free.ns, idle = c->gpu->idle[REPORT_IDLE_ALLOC].ns;
+	return r->alloc_late >= CHURN_LATE ? share(c, calls > idle ? calls : idle) : 0;
+}
+
+static void churn_say(const struct advice_case *c, struct report_finding *f)
+{
+	const struct report_rank *r = c->rank;
+	f->title = metrics_text("Device memory is allocated and freed all the time");
+	f->evidence = metrics_text(
+		"%s allocations (%s) and %s frees reached the driver and took %s; %s of them after "
+		"half of the time.",
+		units_count(r->alloc.count).s, units_bytes((double)r->alloc.value).s, units_count(r->free.count).s,
+		units_time((double)(r->alloc.ns + r->free.ns)).s, units_count(r->alloc_late).s);
+	f->fix = metrics_text(
+		"PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True; no torch.cuda.empty_cache() in the loop; pad "
+		"inputs to few shapes; elsewhere allocate once, or use cudaMallocAsync.");
+}
+
+const struct advice_rule advice_host_rules[] = {
+	{"pageable-copies", 0.01, pageable_cost, pageable_say, REPORT_NOTE, "TURBO_COPY",
+	 "=on stages them through pinned memory without a change to the program."},
+	{"input-starvation", 0.03, input_cost, input_say, REPORT_NOTE, "TURBO_FILES",
+	 "=prefetch reads the data set ahead."},
+	{"tiny-kernels", 0.10, tiny_cost, tiny_say, REPORT_NOTE, NULL, NULL},
+	{"synchronisation", 0.03, sync_cost, sync_say, REPORT_NOTE, NULL, NULL},
+	{"allocation-churn", 0.005, churn_cost, churn_say, REPORT_NOTE, "TURBO_DEVMEM",
+	 "=cache keeps freed blocks; TURBO_DEVMEM_CACHE_MB says how much."},
+	{NULL, 0, NULL, NULL, REPORT_NOTE, NULL, NULL},
+};

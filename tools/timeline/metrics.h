@@ -1,0 +1,209 @@
+/*
+ * metrics.h - the pass over a trace: what its files share. report.h has the results.
+ *
+ * When there is no memory, the command ends with a line and exit 1: nothing could be reported anyway.
+ */
+#ifndef TURBO_METRICS_H
+#define TURBO_METRICS_H
+
+#include "report.h"
+
+/* ---- metrics_alloc.c ---- */
+
+void *metrics_alloc(size_t n, size_t size); /* zeroed */
+void *metrics_grow(void *old, size_t n, size_t size);
+char *metrics_text(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
+
+/* ---- hist.c: lengths of time, percentiles to 3 % ---- */
+
+/* 16 buckets an octave, up to 2^42 ns (73 minutes); what is longer is in the last. */
+#define HIST_BUCKETS (40 * 16)
+struct hist {
+	uint64_t count, sum, min, max;
+	uint32_t *bucket; /* NULL until something is added; saturates */
+};
+void hist_add(struct hist *h, uint64_t v);
+void hist_merge(struct hist *to, const struct hist *from);
+/* The smallest value that at least the share `q` of all do not exceed; 0 when there is none. */
+uint64_t hist_quantile(const struct hist *h, double q);
+void hist_free(struct hist *h);
+
+/* ---- kernel_names.c ---- */
+
+enum kernel_trait {
+	KERNEL_GEMM = 1,
+	KERNEL_FP32 = 2, /* a matrix product or convolution without tensor cores */
+	KERNEL_CONV = 4,
+	KERNEL_LAYOUT = 8, /* NCHW to NHWC or back */
+	KERNEL_SLOW_CONV = 16
+};
+enum report_category kernel_category(const char *name);
+unsigned kernel_traits(const char *name);
+char *kernel_short_name(const char *name);
+
+/* ---- kernels.c: kernels by name ---- */
+
+struct kernel_slot {
+	char *name;
+	uint32_t hash;
+	enum report_category category;
+	unsigned traits;
+	struct hist hist;
+};
+struct kernel_table {
+	struct kernel_slot *slot;
+	uint32_t count, room;
+	uint32_t *index; /* open addressing, slot + 1; of index_size, a power of two */
+	uint32_t index_size;
+};
+/* The number of the slot of `name`; a new one when there is none. Stays as others are added. */
+uint32_t kernels_slot(struct kernel_table *t, const char *name);
+/* The `top` names with most time. */
+void kernels_report(const struct kernel_table *t, unsigned top, struct report_kernels *out);
+void kernels_merge(struct kernel_table *to, const struct kernel_table *from);
+void kernels_free(struct kernel_table *t);
+
+/* ---- sweep.c: unions and intersections of intervals that come in order of their start ---- */
+
+enum { SWEEP_UNSEEN = REPORT_CATEGORIES, SWEEP_KINDS, SWEEP_MASKS = 1 << SWEEP_KINDS };
+struct sweep {
+	bool begun;
+	uint64_t now;                /* everything before it is accounted for */
+	uint64_t end[SWEEP_KINDS];   /* until when each kind is active, as known so far */
+	uint64_t total[SWEEP_MASKS]; /* ns, by the set of what was active */
+	uint64_t origin, bin_ns;
+	unsigned bin;
+	uint64_t bin_end, in_bin[SWEEP_MASKS];
+	struct report_series *series;
+};
+/* Allocates the series; its bins divide [start, end). */
+void sweep_init(struct sweep *s, struct report_series *series, uint64_t start, uint64_t end);
+/* The window begins; nothing before it counts. */
+void sweep_begin(struct sweep *s, uint64_t start);
+void sweep_to(struct sweep *s, uint64_t time);
+static inline void sweep_add(struct sweep *s, unsigned kind, uint64_t start, uint64_t end)
+{
+	if (s->begun)
+		sweep_to(s, start);
+	if (end > s->end[kind])
+		s->end[kind] = end;
+}
+/* Time so far in which nothing was active. */
+uint64_t sweep_idle(const struct sweep *s);
+/* The window ends. */
+void sweep_end(struct sweep *s, uint64_t end, struct report_time *out);
+
+/* ---- steps.c ---- */
+
+/* Starts of the operations of each entry, while these are few: what comes once a step is not frequent. */
+struct steps_entry {
+	uint32_t count, room; /* room 0 with count > 0: given up */
+	uint32_t last;        /* number of its latest operation on the device, from 1 */
+	uint32_t *start;      /* in units; of the first of a burst */
+};
+struct steps {
+	struct steps_entry *entry;
+	uint32_t entries;
+	uint32_t operations;
+	uint64_t unit; /* ns */
+};
+void steps_init(struct steps *s, uint32_t entries, uint64_t span);
+void steps_add(struct steps *s, uint32_t entry, uint64_t start);
+/* Which entry begins each step, or -1; then the steps themselves, of a GPU whose window is [first, last]. */
+int64_t steps_find(const struct steps *s, uint64_t first, uint64_t last);
+void steps_report(const struct steps *s, uint32_t anchor, struct report_steps *out);
+void steps_free(struct steps *s);
+
+/* ---- pass*.c: one rank ---- */
+
+#define LAUNCH_SLOTS (1u << 18) /* launches that may be ahead of the device; CUDA lets about 1024 a stream */
+struct launch {
+	uint32_t correlation;
+	bool used;
+	uint64_t start, end;
+};
+
+#define PASS_GPUS 64
+struct pass_gpu {
+	struct report_gpu out;
+	struct sweep sweep;
+	struct steps steps;
+	struct hist kernels;
+	uint64_t busy_until; /* the latest end so far */
+	uint64_t idle_seen;  /* sweep's idle time when the last operation began */
+	uint64_t alloc_ns;   /* time in the driver's allocations since busy_until */
+	bool after_d2h;      /* what ended last was a copy to the host that is waited for */
+};
+
+struct pass_lane {
+	struct pass_gpu *gpu;
+	uint64_t prev_end;
+	struct report_stream out;
+};
+
+struct pass_collective {
+	struct report_collective out;
+	double bus_bytes; /* what crossed the bus, as nccl-tests count */
+};
+
+#define PASS_NO_SLOT UINT32_MAX
+struct pass {
+	struct trace *trace;
+	struct report_rank *out;
+	int64_t shift; /* to be added to the trace's times: they are then those of the report */
+	uint64_t window_start, window_end, middle;
+	bool window_asked;
+	/* Of each entry, in the table of its kind; PASS_NO_SLOT: none yet. Records whose entry is of another kind use
+	 * odd_slot. */
+	uint32_t *slot, odd_slot[TIMELINE_KINDS];
+	struct kernel_table kernels;
+	struct pass_lane *lane;
+	struct pass_gpu *gpu[PASS_GPUS];
+	unsigned gpus;
+	struct launch *launch; /* LAUNCH_SLOTS, by correlation; NULL: no call yet */
+	struct hist launch_delay;
+	uint64_t sync_until;               /* the latest end of a synchronisation */
+	uint64_t alloc_until;              /* … of an allocation or free by the driver */
+	uint64_t unseen_until;             /* … of a gap */
+	struct report_tallies sync_events; /* as libturbo saw them */
+	struct pass_collective *collective;
+	struct report_copy staged[REPORT_DIRECTIONS];
+};
+
+/* A record, with times of the report and clipped to its window. */
+struct pass_event {
+	const struct trace_event *e;
+	uint64_t start, end;
+};
+
+/* pass.c. The slot of a record's entry. */
+uint32_t *pass_slot(struct pass *p, const struct trace_event *e);
+struct pass_gpu *pass_gpu(struct pass *p, uint32_t device);
+/* One rank, whole; its kernels are added to `all`. */
+struct pass_window {
+	uint64_t origin, start, end;
+	bool asked;
+};
+typedef void pass_progress(void *arg, uint64_t records);
+void pass_rank(struct trace *t, const struct pass_window *w, unsigned top, struct report_rank *out,
+			   struct kernel_table *all, pass_progress *progress, void *arg);
+/* pass_host.c: what host threads did, and what was not recorded. */
+void pass_host(struct pass *p, const struct pass_event *e);
+void pass_host_end(struct pass *p);
+/* pass_gpu.c: what devices did. */
+void pass_operation(struct pass *p, const struct pass_event *e);
+void pass_gpu_end(struct pass *p, struct pass_gpu *g);
+/* pass_launch.c: launches and what they led to, and the gaps of streams. */
+void pass_launch(struct pass *p, const struct trace_event *e);
+void pass_stream(struct pass *p, struct pass_lane *lane, const struct pass_event *e);
+
+/* ---- report.c ---- */
+
+void tallies_free(struct report_tallies *t);
+
+/* ---- advice.c, verdict.c ---- */
+
+void advice_give(struct report *r);
+void verdict_give(struct report *r);
+
+#endif

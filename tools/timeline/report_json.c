@@ -1,0 +1,462 @@
+/*
+ * report_json.c - a report for programs; README.md has the keys.
+ */
+#include "json.h"
+#include "report.h"
+
+static const char *const category_name[REPORT_CATEGORIES] = {"compute", "communication", "memory", "other"};
+
+static double share(uint64_t part, uint64_t whole)
+{
+	return whole ? (double)part / (double)whole : 0;
+}
+
+static void put_null(struct json *j, const char *key)
+{
+	json_key(j, key);
+	json_null(j);
+}
+
+static void put_time(struct json *j, const struct report_time *t)
+{
+	uint64_t seen = t->window_ns - t->unseen_ns, communication = t->category_ns[REPORT_COMMUNICATION];
+	json_key(j, "time");
+	json_open(j, '{');
+	json_uint(j, "window_ns", t->window_ns);
+	json_uint(j, "busy_ns", t->busy_ns);
+	json_uint(j, "idle_ns", t->idle_ns);
+	json_uint(j, "unseen_ns", t->unseen_ns);
+	json_uint(j, "compute_ns", t->category_ns[REPORT_COMPUTE]);
+	json_uint(j, "communication_ns", communication);
+	json_uint(j, "memory_ns", t->category_ns[REPORT_MEMORY]);
+	json_uint(j, "other_ns", t->category_ns[REPORT_OTHER]);
+	json_uint(j, "exposed_communication_ns", t->exposed_ns[REPORT_COMMUNICATION]);
+	json_uint(j, "exposed_memory_ns", t->exposed_ns[REPORT_MEMORY]);
+	json_uint(j, "exposed_other_ns", t->exposed_ns[REPORT_OTHER]);
+	json_uint(j, "overlap_ns", t->overlap_ns);
+	json_double(j, "busy", share(t->busy_ns, seen));
+	json_double(j, "idle", share(t->idle_ns, seen));
+	json_double(j, "overlap", communication ? share(t->overlap_ns, communication) : NAN);
+	json_close(j, '}');
+}
+
+static void put_kernel(struct json *j, const struct report_kernel *k, uint64_t busy)
+{
+	json_open(j, '{');
+	json_string(j, "name", k->name);
+	json_string(j, "short_name", k->short_name);
+	json_string(j, "category", category_name[k->category]);
+	json_uint(j, "count", k->count);
+	json_uint(j, "sum_ns", k->sum_ns);
+	json_double(j, "mean_ns", share(k->sum_ns, k->count));
+	json_uint(j, "min_ns", k->min_ns);
+	json_uint(j, "max_ns", k->max_ns);
+	json_uint(j, "p50_ns", k->p50_ns);
+	json_uint(j, "p99_ns", k->p99_ns);
+	json_double(j, "share", share(k->sum_ns, busy));
+	json_close(j, '}');
+}
+
+static void put_kernels(struct json *j, const struct report_kernels *k, uint64_t busy)
+{
+	json_key(j, "kernels");
+	json_open(j, '{');
+	json_uint(j, "names", k->names);
+	json_key(j, "top");
+	json_open(j, '[');
+	for (unsigned i = 0; i < k->count; i++)
+		put_kernel(j, &k->item[i], busy);
+	json_close(j, ']');
+	json_key(j, "rest");
+	json_open(j, '{');
+	json_uint(j, "count", k->rest.count);
+	json_uint(j, "sum_ns", k->rest.sum_ns);
+	json_close(j, '}');
+	json_close(j, '}');
+}
+
+static void put_tallies(struct json *j, const char *key, const struct report_tallies *t)
+{
+	json_key(j, key);
+	json_open(j, '[');
+	for (unsigned i = 0; i < t->count; i++) {
+		const struct report_tally *x = &t->item[i];
+		json_open(j, '{');
+		json_string(j, "name", x->name);
+		json_uint(j, "count", x->count);
+		json_uint(j, "failed", x->failed);
+		json_uint(j, "ns", x->ns);
+		json_uint(j, "max_ns", x->max_ns);
+		json_uint(j, "value", x->value);
+		json_close(j, '}');
+	}
+	json_close(j, ']');
+}
+
+static void put_bucket(struct json *j, const char *key, const struct report_bucket *b)
+{
+	json_key(j, key);
+	json_open(j, '{');
+	json_uint(j, "count", b->count);
+	json_uint(j, "ns", b->ns);
+	json_close(j, '}');
+}
+
+/* ---- a GPU ---- */
+
+static void put_shares(struct json *j, const char *key, const float *v, unsigned n)
+{
+	json_key(j, key);
+	json_open(j, '[');
+	for (unsigned i = 0; i < n; i++)
+		json_value(j, (double)v[i], 4);
+	json_close(j, ']');
+}
+
+static void put_series(struct json *j, const struct report_series *s)
+{
+	json_key(j, "series");
+	json_open(j, '{');
+	json_uint(j, "start", s->start);
+	json_uint(j, "bin_ns", s->bin_ns);
+	for (unsigned c = 0; c < REPORT_CATEGORIES; c++)
+		put_shares(j, category_name[c], s->exposed[c], s->bins);
+	put_shares(j, "overlap", s->overlap, s->bins);
+	put_shares(j, "unseen", s->unseen, s->bins);
+	json_close(j, '}');
+}
+
+static void put_gaps(struct json *j, const struct report_gpu *g)
+{
+	uint64_t below = 10000;
+	json_key(j, "gaps");
+	json_open(j, '[');
+	for (unsigned b = 0; b < REPORT_GAP_BUCKETS; b++, below *= 10) {
+		json_open(j, '{');
+		if (b < REPORT_GAP_BUCKETS - 1)
+			json_uint(j, "below_ns", below);
+		else
+			put_null(j, "below_ns");
+		json_uint(j, "count", g->gap[b].count);
+		json_uint(j, "ns", g->gap[b].ns);
+		json_close(j, '}');
+	}
+	json_close(j, ']');
+	json_key(j, "idle");
+	json_open(j, '{');
+	for (unsigned i = 0; i < REPORT_IDLE_CLASSES; i++)
+		put_bucket(j, report_idle_name[i], &g->idle[i]);
+	json_close(j, '}');
+}
+
+static void put_copies(struct json *j, const struct report_gpu *g)
+{
+	json_key(j, "copies");
+	json_open(j, '{');
+	for (unsigned d = 0; d < REPORT_DIRECTIONS; d++) {
+		const struct report_copy *c = &g->copy[d];
+		json_key(j, report_direction_name[d]);
+		json_open(j, '{');
+		json_uint(j, "count", c->count);
+		json_uint(j, "bytes", c->bytes);
+		json_uint(j, "ns", c->ns);
+		json_double(j, "gbps", share(c->bytes, c->ns));
+		json_uint(j, "pageable_count", c->pageable_count);
+		json_uint(j, "pageable_bytes", c->pageable_bytes);
+		json_uint(j, "pageable_ns", c->pageable_ns);
+		json_uint(j, "small_count", c->small_count);
+		json_uint(j, "staged_count", c->staged_count);
+		json_uint(j, "staged_bytes", c->staged_bytes);
+		json_uint(j, "staged_ns", c->staged_ns);
+		json_close(j, '}');
+	}
+	json_close(j, '}');
+}
+
+static void put_streams(struct json *j, const struct report_gpu *g)
+{
+	json_key(j, "streams");
+	json_open(j, '[');
+	for (unsigned i = 0; i < g->streams; i++) {
+		const struct report_stream *s = &g->stream[i];
+		json_open(j, '{');
+		json_uint(j, "context", s->context);
+		json_uint(j, "stream", s->stream);
+		json_uint(j, "count", s->count);
+		json_uint(j, "busy_ns", s->busy_ns);
+		json_uint(j, "host_wait_ns", s->host_wait_ns);
+		json_uint(j, "kernel_wait_ns", s->kernel_wait_ns);
+		json_uint(j, "other_ns", s->other_ns);
+		json_close(j, '}');
+	}
+	json_close(j, ']');
+}
+
+static void put_counters(struct json *j, const struct report_gpu *g)
+{
+	json_key(j, "counters");
+	json_open(j, '[');
+	for (unsigned i = 0; i < g->counters; i++) {
+		const struct report_counter *c = &g->counter[i];
+		json_open(j, '{');
+		json_string(j, "name", c->name);
+		json_double(j, "last", c->last);
+		json_double(j, "peak", c->peak);
+		json_uint(j, "samples", c->samples);
+		json_key(j, "value");
+		json_open(j, '[');
+		for (unsigned b = 0; b < c->bins; b++)
+			json_value(j, c->value[b] < 0 ? NAN : c->value[b], 12);
+		json_close(j, ']');
+		json_close(j, '}');
+	}
+	json_close(j, ']');
+	if (g->memory_peak)
+		json_uint(j, "memory_peak", g->memory_peak);
+	else
+		put_null(j, "memory_peak");
+}
+
+static void put_steps(struct json *j, const struct report_steps *s)
+{
+	if (!s->count) {
+		put_null(j, "steps");
+		return;
+	}
+	json_key(j, "steps");
+	json_open(j, '{');
+	json_bool(j, "inferred", true);
+	json_uint(j, "count", s->count);
+	json_string(j, "anchor", s->anchor);
+	json_uint(j, "median_ns", s->median_ns);
+	json_uint(j, "p99_ns", s->p99_ns);
+	json_uint(j, "min_ns", s->min_ns);
+	json_uint(j, "max_ns", s->max_ns);
+	json_uint(j, "slow", s->slow);
+	json_key(j, "start");
+	json_open(j, '[');
+	for (unsigned i = 0; i <= s->count; i++) {
+		json_separate(j);
+		fprintf(j->to, "%" PRIu64, s->start[i]);
+	}
+	json_close(j, ']');
+	json_close(j, '}');
+}
+
+static void put_gpu(struct json *j, const struct report_gpu *g)
+{
+	json_open(j, '{');
+	json_uint(j, "device", g->device);
+	json_string(j, "name", g->name);
+	json_uint(j, "memory_bytes", g->memory_bytes);
+	json_uint(j, "first", g->first);
+	json_uint(j, "last", g->last);
+	json_uint(j, "operations", g->operations);
+	json_uint(j, "graphs", g->graphs);
+	json_key(j, "kernels");
+	json_open(j, '{');
+	json_uint(j, "count", g->kernels);
+	json_uint(j, "sum_ns", g->kernel_sum_ns);
+	json_uint(j, "p50_ns", g->kernel_p50_ns);
+	json_uint(j, "tiny_count", g->tiny_kernels);
+	json_uint(j, "tiny_ns", g->tiny_ns);
+	json_close(j, '}');
+	json_key(j, "memsets");
+	json_open(j, '{');
+	json_uint(j, "count", g->memsets);
+	json_uint(j, "bytes", g->memset_bytes);
+	json_uint(j, "ns", g->memset_ns);
+	json_close(j, '}');
+	put_time(j, &g->time);
+	put_series(j, &g->series);
+	put_gaps(j, g);
+	put_copies(j, g);
+	put_streams(j, g);
+	put_counters(j, g);
+	put_steps(j, &g->steps);
+	json_close(j, '}');
+}
+
+/* ---- a rank ---- */
+
+static void put_losses(struct json *j, const struct report_rank *r)
+{
+	static const struct {
+		enum timeline_count count;
+		const char *key;
+	} loss[] = {
+		{TIMELINE_COUNT_OVERWRITTEN, "overwritten"}, {TIMELINE_COUNT_CUPTI_LOST, "cupti_lost"},
+		{TIMELINE_COUNT_ZERO_TIME, "zero_time"},     {TIMELINE_COUNT_BACKWARDS, "backwards"},
+		{TIMELINE_COUNT_UNKNOWN, "unknown"},         {TIMELINE_COUNT_EVENTS_LOST, "events_lost"},
+		{TIMELINE_COUNT_NO_BUFFER, "no_buffer"},     {TIMELINE_COUNT_BAD_BUFFER, "bad_buffer"},
+		{TIMELINE_COUNT_TABLE_FULL, "table_full"},
+	};
+	json_key(j, "lost");
+	json_open(j, '{');
+	for (size_t i = 0; i < sizeof(loss) / sizeof(loss[0]); i++)
+		json_uint(j, loss[i].key, r->lost[loss[i].count]);
+	json_close(j, '}');
+	json_key(j, "gaps");
+	json_open(j, '{');
+	json_uint(j, "count", r->gap_count);
+	json_uint(j, "ns", r->gap_ns);
+	json_key(j, "longest");
+	json_open(j, '[');
+	for (unsigned i = 0; i < r->gaps; i++) {
+		json_open(j, '{');
+		json_uint(j, "start", r->gap[i].start);
+		json_uint(j, "duration", r->gap[i].duration);
+		json_string(j, "reason", r->gap[i].reason);
+		json_close(j, '}');
+	}
+	json_close(j, ']');
+	json_close(j, '}');
+}
+
+static void put_collectives(struct json *j, const struct report_rank *r)
+{
+	json_key(j, "collectives");
+	json_open(j, '[');
+	for (unsigned i = 0; i < r->collectives; i++) {
+		const struct report_collective *c = &r->collective[i];
+		json_open(j, '{');
+		json_string(j, "function", c->function);
+		json_uint(j, "count", c->count);
+		json_uint(j, "failed", c->failed);
+		json_uint(j, "bytes", c->bytes);
+		json_uint(j, "small_count", c->small_count);
+		json_uint(j, "ranks", c->ranks);
+		json_uint(j, "kernel_count", c->kernel_count);
+		json_uint(j, "kernel_ns", c->kernel_ns);
+		json_double(j, "busbw", c->busbw > 0 ? c->busbw : NAN);
+		json_close(j, '}');
+	}
+	json_close(j, ']');
+}
+
+static void put_header(struct json *j, const struct report_rank *r)
+{
+	static const char *const mode[] = {
+		[TIMELINE_MODE_OFF] = "off",
+		[TIMELINE_MODE_SAMPLED] = "sampled",
+		[TIMELINE_MODE_KERNEL] = "kernel",
+		[TIMELINE_MODE_LAUNCH] = "launch",
+	};
+	json_string(j, "path", r->path);
+	json_string(j, "host", r->host);
+	json_uint(j, "pid", r->pid);
+	json_string(j, "command", r->command);
+	json_int(j, "rank", r->rank);
+	json_int(j, "ranks", r->ranks);
+	json_int(j, "local_rank", r->local_rank);
+	json_string(j, "mode", r->mode <= TIMELINE_MODE_LAUNCH ? mode[r->mode] : "unknown");
+	json_string(j, "libturbo", r->version);
+	json_uint(j, "cupti_version", r->cupti_version);
+	json_uint(j, "driver_version", r->driver_version);
+	json_int(j, "start", r->start);
+	if (r->ended)
+		json_int(j, "end", r->end);
+	else
+		put_null(j, "end");
+	json_bool(j, "live", r->live);
+	json_uint(j, "records", r->records);
+	json_uint(j, "damaged", r->damaged);
+	json_double(j, "sampled_share", r->sampled_share);
+}
+
+static void put_rank(struct json *j, const struct report_rank *r)
+{
+	uint64_t busy = 0;
+	for (unsigned i = 0; i < r->gpus; i++)
+		busy += r->gpu[i].time.busy_ns;
+	json_open(j, '{');
+	put_header(j, r);
+	put_losses(j, r);
+	json_bool(j, "launches", r->launches);
+	json_uint(j, "launch_count", r->launch_count);
+	json_uint(j, "launch_delay_p50_ns", r->launch_delay_p50_ns);
+	put_tallies(j, "calls", &r->calls);
+	put_tallies(j, "syncs", &r->syncs);
+	put_tallies(j, "events", &r->events);
+	put_tallies(j, "overheads", &r->overheads);
+	json_key(j, "allocations");
+	json_open(j, '{');
+	json_uint(j, "count", r->alloc.count);
+	json_uint(j, "ns", r->alloc.ns);
+	json_uint(j, "bytes", r->alloc.value);
+	json_uint(j, "late_count", r->alloc_late);
+	json_uint(j, "free_count", r->free.count);
+	json_uint(j, "free_ns", r->free.ns);
+	json_uint(j, "out_of_memory", r->oom);
+	json_close(j, '}');
+	put_collectives(j, r);
+	put_kernels(j, &r->kernels, busy);
+	json_key(j, "gpus");
+	json_open(j, '[');
+	for (unsigned i = 0; i < r->gpus; i++)
+		put_gpu(j, &r->gpu[i]);
+	json_close(j, ']');
+	json_close(j, '}');
+}
+
+/* ---- */
+
+static void put_findings(struct json *j, const struct report *r)
+{
+	static const char *const severity[] = {"note", "warning", "problem"};
+	json_key(j, "findings");
+	json_open(j, '[');
+	for (unsigned i = 0; i < r->findings; i++) {
+		const struct report_finding *f = &r->finding[i];
+		json_open(j, '{');
+		json_string(j, "id", f->id);
+		json_string(j, "severity", severity[f->severity]);
+		json_string(j, "title", f->title);
+		json_string(j, "evidence", f->evidence);
+		json_string(j, "fix", f->fix);
+		json_string(j, "option", f->option);
+		json_double(j, "cost", f->cost > 0 ? f->cost : NAN);
+		if (f->rank >= 0)
+			json_int(j, "rank", f->rank);
+		else
+			put_null(j, "rank");
+		json_close(j, '}');
+	}
+	json_close(j, ']');
+}
+
+void report_json(const struct report *r, FILE *to)
+{
+	struct json json = {.to = to}, *j = &json;
+	json_open(j, '{');
+	json_string(j, "format", "turbo-report");
+	json_uint(j, "version", 1);
+	json_uint(j, "origin_ns", r->origin_ns);
+	json_key(j, "window");
+	json_open(j, '{');
+	json_uint(j, "start", r->window_start);
+	json_uint(j, "end", r->window_end);
+	json_bool(j, "asked", r->window_asked);
+	json_close(j, '}');
+	json_string(j, "verdict", r->verdict);
+	put_time(j, &r->time);
+	put_kernels(j, &r->kernels, r->time.busy_ns);
+	if (r->straggler >= 0) {
+		json_key(j, "straggler");
+		json_open(j, '{');
+		json_int(j, "rank", r->straggler);
+		json_double(j, "excess", r->straggler_excess);
+		json_close(j, '}');
+	} else {
+		put_null(j, "straggler");
+	}
+	json_double(j, "memory_imbalance", r->memory_imbalance > 0 ? r->memory_imbalance : NAN);
+	put_findings(j, r);
+	json_key(j, "ranks");
+	json_open(j, '[');
+	for (unsigned i = 0; i < r->ranks; i++)
+		put_rank(j, &r->rank[i]);
+	json_close(j, ']');
+	json_close(j, '}');
+	fputc('\n', to);
+}

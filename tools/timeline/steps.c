@@ -1,0 +1,176 @@
+/*
+ * steps.c - the steps of a training or inference loop, inferred from what repeats.
+ *
+ * An operation (a kernel with its grid, a kind of copy: an entry) that runs once a step comes back at regular
+ * intervals, and none that is regular comes back after longer ones. Several in a row, as an optimizer has them, are
+ * one burst, and that comes once a step too. So: of the entries whose intervals are regular and that are seen over
+ * most of the window, those of nearly the same count make a group; of the groups that are not
+ * outliers (what runs in every hundredth step, say) the one with the longest interval gives the step, and of its
+ * entries the one that came first begins it.
+ */
+#include <stdlib.h>
+
+#include "metrics.h"
+
+#define STEPS_LEAST 5            /* steps that make a rule */
+#define STEPS_MOST 32768         /* starts that are kept of an entry */
+#define STEP_LEAST_NS 100000     /* what is shorter is a loop around one kernel */
+#define STEPS_REGULAR 4          /* the longest tenth of the intervals against the shortest */
+#define STEPS_LOOK_AT (2u << 20) /* intervals looked at in all: bounds the time */
+#define STEPS_COVER 0.5          /* of the window */
+#define BURST 4                  /* operations from one to the next of the same burst */
+#define GROUP_LEAST 3            /* entries */
+#define GROUP_SHARE 4            /* … and at least this part of the largest group's */
+
+void steps_init(struct steps *s, uint32_t entries, uint64_t span)
+{
+	s->entries = entries;
+	s->entry = metrics_alloc(entries, sizeof(*s->entry));
+	s->unit = span / UINT32_MAX + 1;
+}
+
+void steps_add(struct steps *s, uint32_t entry, uint64_t start)
+{
+	struct steps_entry *e = &s->entry[entry];
+	uint32_t number = ++s->operations, last = e->last;
+	e->last = number;
+	if (last && number - last <= BURST)
+		return;
+	if (e->count == e->room) {
+		if (e->count >= STEPS_MOST) {
+			free(e->start);
+			e->start = NULL;
+			e->room = 0;
+			e->count = UINT32_MAX;
+			return;
+		}
+		e->room = e->room ? 2 * e->room : 8;
+		e->start = metrics_grow(e->start, e->room, sizeof(*e->start));
+	}
+	if (e->count < e->room)
+		e->start[e->count++] = (uint32_t)(start / s->unit);
+}
+
+struct candidate {
+	uint32_t entry, count, first;
+};
+
+static int by_count(const void *a, const void *b)
+{
+	const struct candidate *x = a, *y = b;
+	if (x->count != y->count)
+		return x->count < y->count ? -1 : 1;
+	return x->first < y->first ? -1 : x->first > y->first;
+}
+
+static int by_value(const void *a, const void *b)
+{
+	uint32_t x = *(const uint32_t *)a, y = *(const uint32_t *)b;
+	return x < y ? -1 : x > y;
+}
+
+static bool regular(const struct steps *s, const struct steps_entry *e, uint32_t *interval)
+{
+	uint32_t n = e->count - 1;
+	for (uint32_t i = 0; i < n; i++)
+		interval[i] = e->start[i + 1] - e->start[i];
+	qsort(interval, n, sizeof(*interval), by_value);
+	uint64_t low = interval[n / 10], high = interval[n - 1 - n / 10];
+	return high * s->unit >= STEP_LEAST_NS && high <= low * STEPS_REGULAR;
+}
+
+static uint32_t candidates(const struct steps *s, uint64_t window, struct candidate *out)
+{
+	uint32_t n = 0;
+	for (uint32_t i = 0; i < s->entries; i++) {
+		const struct steps_entry *e = &s->entry[i];
+		if (!e->room || e->count < STEPS_LEAST + 1)
+			continue;
+		if ((double)(e->start[e->count - 1] - e->start[0]) * (double)s->unit >= STEPS_COVER * (double)window)
+			out[n++] = (struct candidate){i, e->count, e->start[0]};
+	}
+	qsort(out, n, sizeof(*out), by_count);
+	return n;
+}
+
+/* Drops what is not regular. */
+static uint32_t keep_regular(const struct steps *s, struct candidate *c, uint32_t n)
+{
+	uint32_t *interval = metrics_alloc(STEPS_MOST, sizeof(*interval)), kept = 0;
+	uint64_t looked = 0;
+	for (uint32_t i = 0; i < n && looked < STEPS_LOOK_AT; i++) {
+		looked += c[i].count;
+		if (regular(s, &s->entry[c[i].entry], interval))
+			c[kept++] = c[i];
+	}
+	free(interval);
+	return kept;
+}
+
+/* Where the group that begins at i ends: counts that differ by one, or by 2 %. */
+static uint32_t group_end(const struct candidate *c, uint32_t n, uint32_t i)
+{
+	uint32_t most = c[i].count + 1 + c[i].count / 50, end = i;
+	while (end < n && c[end].count <= most)
+		end++;
+	return end;
+}
+
+int64_t steps_find(const struct steps *s, uint64_t first, uint64_t last)
+{
+	struct candidate *c = metrics_alloc(s->entries, sizeof(*c));
+	uint32_t n = keep_regular(s, c, candidates(s, last - first, c)), largest = 0;
+	int64_t found = -1;
+	for (uint32_t i = 0, end; i < n; i = end) {
+		end = group_end(c, n, i);
+		if (end - i > largest)
+			largest = end - i;
+	}
+	for (uint32_t i = 0, end; i < n && found < 0; i = end) {
+		end = group_end(c, n, i);
+		uint32_t size = end - i, best = i;
+		if (largest >= GROUP_LEAST && (size < GROUP_LEAST || size * GROUP_SHARE < largest))
+			continue;
+		for (uint32_t k = i; k < end; k++)
+			if (c[k].first < c[best].first)
+				best = k;
+		found = c[best].entry;
+	}
+	free(c);
+	return found;
+}
+
+static int by_length(const void *a, const void *b)
+{
+	uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
+	return x < y ? -1 : x > y;
+}
+
+void steps_report(const struct steps *s, uint32_t anchor, struct report_steps *out)
+{
+	const struct steps_entry *e = &s->entry[anchor];
+	unsigned n = e->count - 1;
+	uint64_t *length = metrics_alloc(n, sizeof(*length));
+	out->count = n;
+	out->start = metrics_alloc(e->count, sizeof(*out->start));
+	for (unsigned i = 0; i < e->count; i++)
+		out->start[i] = e->start[i] * s->unit;
+	for (unsigned i = 0; i < n; i++)
+		length[i] = out->start[i + 1] - out->start[i];
+	qsort(length, n, sizeof(*length), by_length);
+	out->min_ns = length[0];
+	out->max_ns = length[n - 1];
+	out->median_ns = n % 2 ? length[n / 2] : (length[n / 2 - 1] + length[n / 2]) / 2;
+	out->p99_ns = length[(n * 99 + 99) / 100 - 1];
+	for (unsigned i = 0; i < n; i++)
+		out->slow += length[i] > out->median_ns + out->median_ns / 2;
+	free(length);
+}
+
+void steps_free(struct steps *s)
+{
+	for (uint32_t i = 0; i < s->entries; i++)
+		free(s->entry[i].start);
+	free(s->entry);
+	*s = (struct steps){0};
+}

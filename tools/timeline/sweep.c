@@ -1,0 +1,122 @@
+/*
+ * sweep.c - how long which kinds of operation were active together.
+ *
+ * Intervals come in order of their start, so at any time a kind is active until the latest end of its
+ * intervals so far: one number a kind is all the state there is.
+ */
+#include "metrics.h"
+
+#define UNSEEN (1u << SWEEP_UNSEEN)
+#define BIT(category) (1u << (category))
+
+void sweep_init(struct sweep *s, struct report_series *series, uint64_t start, uint64_t end)
+{
+	*s = (struct sweep){.origin = start, .series = series};
+	s->bin_ns = (end - start) / REPORT_BINS + 1;
+	s->bin_end = start + s->bin_ns;
+	series->bins = REPORT_BINS;
+	series->start = start;
+	series->bin_ns = s->bin_ns;
+	for (unsigned c = 0; c < REPORT_CATEGORIES; c++)
+		series->exposed[c] = metrics_alloc(REPORT_BINS, sizeof(float));
+	series->overlap = metrics_alloc(REPORT_BINS, sizeof(float));
+	series->unseen = metrics_alloc(REPORT_BINS, sizeof(float));
+}
+
+/* The category that a set of active ones counts as, the one named first in report.h; or none. */
+static int leader(unsigned mask)
+{
+	for (int c = 0; c < REPORT_CATEGORIES; c++)
+		if (mask & BIT(c))
+			return c;
+	return -1;
+}
+
+static bool overlaps(unsigned mask)
+{
+	return (mask & BIT(REPORT_COMPUTE)) && (mask & BIT(REPORT_COMMUNICATION));
+}
+
+static void close_bin(struct sweep *s)
+{
+	for (unsigned m = 1; m < SWEEP_MASKS; m++) {
+		if (!s->in_bin[m])
+			continue;
+		float share = (float)((double)s->in_bin[m] / (double)s->bin_ns);
+		if (s->bin < REPORT_BINS) {
+			int c = leader(m);
+			*(c < 0 ? &s->series->unseen[s->bin] : &s->series->exposed[c][s->bin]) += share;
+			if (overlaps(m))
+				s->series->overlap[s->bin] += share;
+		}
+		s->total[m] += s->in_bin[m];
+		s->in_bin[m] = 0;
+	}
+	s->total[0] += s->in_bin[0];
+	s->in_bin[0] = 0;
+	s->bin++;
+	s->bin_end += s->bin_ns;
+}
+
+static void account(struct sweep *s, unsigned mask, uint64_t from, uint64_t to)
+{
+	while (to > s->bin_end) {
+		s->in_bin[mask] += s->bin_end - from;
+		from = s->bin_end;
+		close_bin(s);
+	}
+	s->in_bin[mask] += to - from;
+}
+
+void sweep_begin(struct sweep *s, uint64_t start)
+{
+	s->begun = true;
+	s->now = start;
+	s->bin = (unsigned)((start - s->origin) / s->bin_ns);
+	s->bin_end = s->origin + (s->bin + 1ull) * s->bin_ns;
+}
+
+void sweep_to(struct sweep *s, uint64_t time)
+{
+	while (s->now < time) {
+		unsigned mask = 0;
+		uint64_t next = time;
+		for (unsigned k = 0; k < SWEEP_KINDS; k++)
+			if (s->end[k] > s->now) {
+				mask |= 1u << k;
+				if (s->end[k] < next)
+					next = s->end[k];
+			}
+		account(s, mask, s->now, next);
+		s->now = next;
+	}
+}
+
+uint64_t sweep_idle(const struct sweep *s)
+{
+	return s->total[0] + s->in_bin[0];
+}
+
+void sweep_end(struct sweep *s, uint64_t end, struct report_time *out)
+{
+	if (!s->begun)
+		return;
+	sweep_to(s, end);
+	close_bin(s);
+	out->idle_ns = s->total[0];
+	out->unseen_ns = s->total[UNSEEN];
+	for (unsigned m = 1; m < SWEEP_MASKS; m++) {
+		int c = leader(m);
+		out->window_ns += s->total[m];
+		if (c < 0)
+			continue;
+		out->busy_ns += s->total[m];
+		out->exposed_ns[c] += s->total[m];
+		if (overlaps(m))
+			out->overlap_ns += s->total[m];
+		for (unsigned k = 0; k < REPORT_CATEGORIES; k++)
+			if (m & BIT(k))
+				out->category_ns[k] += s->total[m];
+	}
+	out->window_ns += s->total[0];
+}

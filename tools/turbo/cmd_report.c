@@ -1,0 +1,249 @@
+/*
+ * cmd_report.c - `turbo report`: arguments, files, and the output that was asked for.
+ */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "tools/timeline/report.h"
+#include "turbo.h"
+
+#define RANKS_MAX 1024
+
+struct arguments {
+	char **path;
+	unsigned paths;
+	const char *html;
+	bool json;
+	struct report_options o;
+	int rank[RANKS_MAX];
+	unsigned ranks; /* 0: all */
+};
+
+/* "1.5", "1.5s", "200ms": seconds without a unit. */
+static bool parse_time(const char *s, const char *end, uint64_t *ns)
+{
+	char *rest;
+	errno = 0;
+	double v = strtod(s, &rest);
+	size_t n = (size_t)(end - rest);
+	double unit = !n || (n == 1 && *rest == 's')      ? 1e9
+				  : n == 2 && !strncmp(rest, "ms", 2) ? 1e6
+				  : n == 2 && !strncmp(rest, "us", 2) ? 1e3
+													  : 0;
+	if (rest == s || rest > end || unit == 0 || errno || !(v >= 0) || v * unit >= 9e18)
+		return false;
+	*ns = (uint64_t)(v * unit + 0.5);
+	return true;
+}
+
+static int take_window(struct arguments *a, const char *value)
+{
+	const char *dots = strstr(value, "..");
+	uint64_t start = 0, end = UINT64_MAX;
+	bool ok = dots && (dots == value || parse_time(value, dots, &start)) &&
+			  (!dots[2] || parse_time(dots + 2, value + strlen(value), &end));
+	if (!ok || (dots == value && !dots[2]))
+		return usage_error(
+			"report",
+			"--window %s: two times after the beginning, as 1.5..3 or 200ms..1s; one may be left out", value);
+	if (end <= start)
+		return usage_error("report", "--window %s: it ends before it begins", value);
+	a->o.window_start = start;
+	a->o.window_end = end;
+	return 0;
+}
+
+static int take_ranks(struct arguments *a, const char *value)
+{
+	for (const char *s = value;; s++) {
+		char *end;
+		errno = 0;
+		long n = strtol(s, &end, 10);
+		if (end == s || errno || n < 0 || n > INT32_MAX || (*end && *end != ','))
+			return usage_error("report", "--rank %s: numbers of ranks, with commas between them", value);
+		if (a->ranks == RANKS_MAX)
+			return usage_error("report", "--rank: more than %d ranks", RANKS_MAX);
+		a->rank[a->ranks++] = (int)n;
+		if (!*(s = end))
+			return 0;
+	}
+}
+
+static int take_value(struct arguments *a, const char *name, const char *value)
+{
+	if (!strcmp(name, "--window"))
+		return take_window(a, value);
+	if (!strcmp(name, "--rank"))
+		return take_ranks(a, value);
+	if (!strcmp(name, "--html")) {
+		a->html = value;
+		return *value ? 0 : usage_error("report", "--html needs the name of a file");
+	}
+	char *end;
+	errno = 0;
+	unsigned long n = strtoul(value, &end, 10);
+	if (*value < '1' || *value > '9' || *end || errno || n > 100000)
+		return usage_error("report", "--top %s: a number from 1 to 100000", value);
+	a->o.top = (unsigned)n;
+	return 0;
+}
+
+/* The option's name without its value; NULL: not one that takes a value. */
+static const char *valued(const char *arg, const char **value)
+{
+	static const char *const names[] = {"--window", "--rank", "--html", "--top"};
+	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
+		size_t n = strlen(names[i]);
+		if (!strcmp(arg, names[i]))
+			return *value = NULL, names[i];
+		if (!strncmp(arg, names[i], n) && arg[n] == '=')
+			return *value = arg + n + 1, names[i];
+	}
+	return NULL;
+}
+
+static int take_arguments(struct arguments *a, int argc, char **argv)
+{
+	bool plain = false; /* after -- */
+	for (int i = 1; i < argc; i++) {
+		const char *value, *name = plain ? NULL : valued(argv[i], &value);
+		int code = 0;
+		if (name && !value && i + 1 >= argc)
+			return usage_error("report", "%s needs a value", name);
+		if (name)
+			code = take_value(a, name, value ? value : argv[++i]);
+		else if (plain || argv[i][0] != '-')
+			a->path[a->paths++] = argv[i];
+		else if (!strcmp(argv[i], "--"))
+			plain = true;
+		else if (!strcmp(argv[i], "--json"))
+			a->json = true;
+		else
+			return usage_error("report", "unknown argument '%s'", argv[i]);
+		if (code)
+			return code;
+	}
+	return a->paths ? 0 : usage_error("report", "no FILE or DIR to report on");
+}
+
+/* ---- files ---- */
+
+static void unreadable(void *arg, const char *path, const char *why)
+{
+	(void)arg;
+	failure("report", "%s: %s", path, why);
+}
+
+static bool wanted(const struct arguments *a, int rank)
+{
+	for (unsigned i = 0; i < a->ranks; i++)
+		if (a->rank[i] == rank)
+			return true;
+	return a->ranks == 0;
+}
+
+/* Moves those asked for to the front; how many. */
+static unsigned choose(const struct arguments *a, struct trace_set *set)
+{
+	unsigned n = 0;
+	for (unsigned i = 0; i < set->count; i++)
+		if (wanted(a, trace_header(set->trace[i])->rank)) {
+			struct trace *t = set->trace[i];
+			set->trace[i] = set->trace[n];
+			set->trace[n++] = t;
+		}
+	return n;
+}
+
+/* ---- output ---- */
+
+static void show_progress(void *arg, uint64_t done, uint64_t total)
+{
+	int *shown = arg, percent = total ? (int)(100.0 * (double)done / (double)total) : 0;
+	if (percent <= *shown)
+		return;
+	*shown = percent;
+	fprintf(stderr, "\rturbo report: %d %% of %.1f M records", percent, (double)total / 1e6);
+}
+
+static unsigned style(void)
+{
+	const char *locale = getenv("LC_ALL"), *term = getenv("TERM"), *no = getenv("NO_COLOR");
+	unsigned s = 0;
+	if (!locale || !*locale)
+		locale = getenv("LC_CTYPE");
+	if (!locale || !*locale)
+		locale = getenv("LANG");
+	if (locale && (strcasestr(locale, "utf-8") || strcasestr(locale, "utf8")))
+		s |= REPORT_UTF8;
+	if (isatty(STDOUT_FILENO) && !(no && *no) && !(term && !strcmp(term, "dumb")))
+		s |= REPORT_COLOUR;
+	return s;
+}
+
+static int write_page(const struct report *r, const char *path)
+{
+	FILE *to = fopen(path, "we");
+	if (!to)
+		return failure("report", "%s: %s", path, strerror(errno));
+	bool ok = report_html(r, to);
+	int error = errno;
+	if (fclose(to) != 0 && ok) {
+		ok = false;
+		error = errno;
+	}
+	if (!ok) {
+		unlink(path);
+		return failure("report", "%s: %s", path, strerror(error));
+	}
+	if (isatty(STDERR_FILENO))
+		fprintf(stderr, "turbo report: %s is written; open it in a browser\n", path);
+	return EXIT_OK;
+}
+
+static int report(struct arguments *a, struct trace_set *set)
+{
+	int shown = 0, code = EXIT_OK;
+	bool talks = isatty(STDERR_FILENO);
+	unsigned count = choose(a, set);
+	if (!count)
+		return failure("report", set->count ? "no file is of a rank that --rank names"
+											: "there is no timeline to report on");
+	if (talks) {
+		a->o.progress = show_progress;
+		a->o.progress_arg = &shown;
+	}
+	struct report *r = report_make(set->trace, count, &a->o);
+	if (shown)
+		fprintf(stderr, "\r%60s\r", "");
+	if (a->html)
+		code = write_page(r, a->html);
+	if (a->json)
+		report_json(r, stdout);
+	else if (!a->html)
+		report_text(r, stdout, style());
+	report_free(r);
+	int output = finish_output("report");
+	return code ? code : output;
+}
+
+int cmd_report(int argc, char **argv)
+{
+	struct arguments a = {0};
+	struct trace_set set = {0};
+	a.path = calloc((size_t)argc, sizeof(*a.path));
+	if (!a.path)
+		return failure("report", "no memory for %d arguments", argc);
+	int code = take_arguments(&a, argc, argv);
+	if (!code) {
+		bool all = trace_set_open(&set, a.path, a.paths, unreadable, NULL);
+		code = set.count || all ? report(&a, &set) : EXIT_FAILED;
+		trace_set_close(&set);
+		if (!all)
+			code = EXIT_FAILED;
+	}
+	free(a.path);
+	return code;
+}
