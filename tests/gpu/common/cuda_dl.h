@@ -47,7 +47,8 @@
 	X(cuMemPoolGetAttribute) X(cuDeviceGetDefaultMemPool) X(cuGraphGetNodes) X(cuGraphNodeGetType) \
 	X(cuMemCreate) X(cuMemRelease) X(cuMemAddressReserve) X(cuMemAddressFree) X(cuMemMap) X(cuMemUnmap) \
 	X(cuMemSetAccess) X(cuDeviceGetMemPool) X(cuDeviceSetMemPool) X(cuMemPoolGetAccess) X(cuMemPoolSetAccess) \
-	X(cuMemPoolExportPointer) X(cuMemAllocFromPoolAsync_ptsz)
+	X(cuMemPoolExportPointer) X(cuMemAllocFromPoolAsync_ptsz) X(cuDeviceGetDevResource) \
+	X(cuDevResourceGenerateDesc) X(cuGreenCtxCreate) X(cuGreenCtxDestroy) X(cuCtxFromGreenCtx)
 /* clang-format on */
 
 struct cuda_dl {

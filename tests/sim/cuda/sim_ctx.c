@@ -57,6 +57,7 @@ struct sim_ctx *sim_ctx_new(struct sim_device *dev, unsigned flags, bool primary
 	ctx->dev = dev;
 	ctx->flags = flags;
 	ctx->primary = primary;
+	ctx->uses = 1;
 	ctx->id = sim.next_id++;
 	ctx->limits[CU_LIMIT_STACK_SIZE] = 1024;
 	ctx->limits[CU_LIMIT_PRINTF_FIFO_SIZE] = 7 << 20;
@@ -221,7 +222,7 @@ CUresult cuCtxCreate_v4(CUcontext *out, CUctxCreateParams *params, unsigned flag
 static CUresult destroy(CUcontext handle)
 {
 	struct sim_ctx *ctx = (struct sim_ctx *)handle;
-	if (!sim_ctx_valid(ctx) || ctx->primary)
+	if (!sim_ctx_valid(ctx) || ctx->primary || ctx->green)
 		return CUDA_ERROR_INVALID_CONTEXT;
 	if (sim_current() == ctx)
 		sim_thread.depth--;
@@ -232,6 +233,37 @@ static CUresult destroy(CUcontext handle)
 }
 SIM_FN(cuCtxDestroy, S_DEV, (CUcontext ctx), destroy(ctx))
 SIM_FN(cuCtxDestroy_v2, S_DEV, (CUcontext ctx), destroy(ctx))
+
+#pragma GCC diagnostic ignored "-Wdeprecated-declarations"
+
+static CUresult attach(CUcontext *out, unsigned flags)
+{
+	struct sim_ctx *ctx = sim_current();
+	if (!sim_ctx_valid(ctx))
+		return CUDA_ERROR_INVALID_CONTEXT;
+	if (!out || flags)
+		return CUDA_ERROR_INVALID_VALUE;
+	sim_lock();
+	ctx->uses++;
+	sim_unlock();
+	*out = (CUcontext)ctx;
+	return CUDA_SUCCESS;
+}
+SIM_FN(cuCtxAttach, S_DEV, (CUcontext * out, unsigned flags), attach(out, flags))
+
+static CUresult detach(CUcontext handle)
+{
+	struct sim_ctx *ctx = (struct sim_ctx *)handle;
+	if (!sim_ctx_valid(ctx) || ctx != sim_current())
+		return CUDA_ERROR_INVALID_CONTEXT;
+	sim_lock();
+	bool last = ctx->uses == 1;
+	if (!last)
+		ctx->uses--;
+	sim_unlock();
+	return last ? destroy(handle) : CUDA_SUCCESS;
+}
+SIM_FN(cuCtxDetach, S_DEV, (CUcontext ctx), detach(ctx))
 
 /* ---- questions and settings ---- */
 

@@ -150,6 +150,8 @@ struct sim_device {
 struct sim_ctx {
 	uint32_t magic;
 	bool primary, destroyed;
+	bool green;    /* of a green context */
+	unsigned uses; /* cuCtxCreate's and cuCtxAttach's */
 	unsigned flags;
 	unsigned long long id;
 	struct sim_device *dev;
@@ -215,6 +217,9 @@ static inline struct sim_ctx *sim_current(void)
 uint64_t sim_thread_id(void);
 struct sim_ctx *sim_ctx_new(struct sim_device *dev, unsigned flags, bool primary); /* lock held */
 void sim_ctx_teardown(struct sim_ctx *ctx);
+/* Lock held. NULL: *why says it. */
+struct sim_ctx *sim_primary_retain(struct sim_device *dev, CUresult *why);
+CUresult sim_primary_release(struct sim_device *dev);
 struct sim_device *sim_device_get(CUdevice dev); /* NULL: no such device */
 bool sim_ctx_valid(const struct sim_ctx *ctx);
 void sim_ctx_stick(struct sim_ctx *ctx, CUresult code);

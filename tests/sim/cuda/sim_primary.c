@@ -3,6 +3,20 @@
  */
 #include "sim_internal.h"
 
+struct sim_ctx *sim_primary_retain(struct sim_device *device, CUresult *why)
+{
+	*why = device->broken;
+	if (*why)
+		return NULL;
+	if (!device->primary)
+		device->primary = sim_ctx_new(device, device->primary_flags, true);
+	if (device->primary)
+		device->primary_refs++;
+	else
+		*why = CUDA_ERROR_OUT_OF_MEMORY;
+	return device->primary;
+}
+
 CUresult cuDevicePrimaryCtxRetain(CUcontext *out, CUdevice dev)
 {
 	SIM_ENTER(cuDevicePrimaryCtxRetain, S_DEV);
@@ -11,21 +25,13 @@ CUresult cuDevicePrimaryCtxRetain(CUcontext *out, CUdevice dev)
 		return CUDA_ERROR_INVALID_DEVICE;
 	if (!out)
 		return CUDA_ERROR_INVALID_VALUE;
+	CUresult why;
 	sim_lock();
-	if (device->broken) {
-		sim_unlock();
-		return device->broken;
-	}
-	if (!device->primary)
-		device->primary = sim_ctx_new(device, device->primary_flags, true);
-	if (device->primary)
-		device->primary_refs++;
-	struct sim_ctx *ctx = device->primary;
+	struct sim_ctx *ctx = sim_primary_retain(device, &why);
 	sim_unlock();
-	if (!ctx)
-		return CUDA_ERROR_OUT_OF_MEMORY;
-	*out = (CUcontext)ctx;
-	return CUDA_SUCCESS;
+	if (ctx)
+		*out = (CUcontext)ctx;
+	return why;
 }
 
 static void primary_gone(struct sim_device *device)
@@ -39,17 +45,22 @@ static void primary_gone(struct sim_device *device)
 		sim_ctx_teardown(ctx);
 }
 
+CUresult sim_primary_release(struct sim_device *device)
+{
+	if (!device->primary_refs)
+		return CUDA_ERROR_INVALID_CONTEXT;
+	if (--device->primary_refs == 0)
+		primary_gone(device);
+	return CUDA_SUCCESS;
+}
+
 static CUresult release(CUdevice dev)
 {
 	struct sim_device *device = sim_device_get(dev);
 	if (!device)
 		return CUDA_ERROR_INVALID_DEVICE;
-	CUresult result = CUDA_SUCCESS;
 	sim_lock();
-	if (!device->primary_refs)
-		result = CUDA_ERROR_INVALID_CONTEXT;
-	else if (--device->primary_refs == 0)
-		primary_gone(device);
+	CUresult result = sim_primary_release(device);
 	sim_unlock();
 	return result;
 }
