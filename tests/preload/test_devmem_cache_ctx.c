@@ -89,25 +89,29 @@ static void a_primary_context_is_reset(void **state)
 	}
 }
 
-/* What is kept on an idle device goes back before the reset would take it. */
+/* What is kept on an idle device goes back before the reset would take it. The device has a millisecond to say that
+ * it is idle, which the simulator's threads may miss on a busy machine. */
 static void a_reset_finds_nothing_kept(void **state)
 {
 	(void)state;
 	CUcontext ctx;
+	bool seen = !sim.calls;
 	if (fx.devices < 2)
 		copy_skip("needs two devices");
-	OK(cu.cuDevicePrimaryCtxRetain(&ctx, 1));
-	OK(cu.cuCtxSetCurrent(ctx));
-	uint64_t frees = real_frees();
-	device_free(device_new(9 * MIB));
-	device_free(device_new(5 * MIB));
-	if (fx.preloaded)
-		assert_int_equal(real_frees(), frees);
-	OK(cu.cuDevicePrimaryCtxReset_v2(1));
-	if (sim.calls)
-		assert_int_equal(real_frees(), frees + 2);
-	OK(cu.cuDevicePrimaryCtxRelease_v2(1));
-	OK(cu.cuCtxSetCurrent(fx.ctx));
+	for (int i = 0; i < 30 && (!i || !seen); i++) {
+		OK(cu.cuDevicePrimaryCtxRetain(&ctx, 1));
+		OK(cu.cuCtxSetCurrent(ctx));
+		uint64_t frees = real_frees();
+		device_free(device_new(9 * MIB));
+		device_free(device_new(5 * MIB));
+		if (fx.preloaded)
+			assert_int_equal(real_frees(), frees);
+		OK(cu.cuDevicePrimaryCtxReset_v2(1));
+		seen |= sim.calls && real_frees() == frees + 2;
+		OK(cu.cuDevicePrimaryCtxRelease_v2(1));
+		OK(cu.cuCtxSetCurrent(fx.ctx));
+	}
+	assert_true(seen);
 }
 
 /* A kernel of a context with access may use the memory still. */
