@@ -16,14 +16,20 @@ uint64_t sim_trace_now(void)
 	return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
 }
 
-void sim_trace_enter(struct sim_call *call, const char *symbol)
+static void begin(struct sim_call *call, const char *symbol, bool runtime)
 {
 	const struct sim_tracer *tracer = __atomic_load_n(&attached, __ATOMIC_ACQUIRE);
 	if (!tracer)
 		return;
-	*call = (struct sim_call){.tracer = tracer, .symbol = symbol, .outer = sim_thread.call};
+	*call =
+		(struct sim_call){.tracer = tracer, .symbol = symbol, .outer = sim_thread.call, .runtime = runtime};
 	sim_thread.call = call;
 	tracer->enter(call);
+}
+
+void sim_trace_enter(struct sim_call *call, const char *symbol)
+{
+	begin(call, symbol, false);
 }
 
 void sim_leave(struct sim_call *call)
@@ -32,6 +38,18 @@ void sim_leave(struct sim_call *call)
 		return;
 	call->tracer->leave(call);
 	sim_thread.call = call->outer;
+}
+
+void sim_trace_runtime_enter(struct sim_call *call, const char *symbol)
+{
+	if (!sim_in_child() && !__atomic_load_n(&sim.dead, __ATOMIC_ACQUIRE))
+		begin(call, symbol, true);
+}
+
+void sim_trace_runtime_leave(struct sim_call *call, int result)
+{
+	call->result = (CUresult)result;
+	sim_leave(call);
 }
 
 static uint32_t stream_number(const struct sim_stream *s)

@@ -92,6 +92,10 @@ struct sim_trace_driver {
 /* NULL detaches: no further call is entered. Those under way are still left. */
 const struct sim_trace_driver *sim_trace_attach(const struct sim_tracer *tracer);
 
+/* For a runtime: a call of its own begins, and ends. `call` is on the caller's stack, zeroed before. */
+void sim_trace_runtime_enter(struct sim_call *call, const char *symbol);
+void sim_trace_runtime_leave(struct sim_call *call, int result);
+
 #define SIM_TRACE_LEGACY_STREAM 7
 #define SIM_TRACE_FIRST_STREAM 12 /* added to the driver's number of other streams */
 

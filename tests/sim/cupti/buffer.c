@@ -199,7 +199,7 @@ void buffers_forget(void)
 		buffers_wait();
 	bool join = cu.has_worker;
 	__atomic_fetch_add(&cu.generation, 1, __ATOMIC_RELEASE);
-	cu.in_flight = 0;
+	state_forget();
 	stopping = true;
 	cu.has_worker = false;
 	pthread_cond_signal(&cu.work);

@@ -34,7 +34,7 @@ static void put_wait(const struct sim_call *call, uint64_t end)
 	s.r.cudaEventId = call->event ? call->event : CUPTI_SYNCHRONIZATION_INVALID_VALUE;
 	if (conf.toolkit >= 120800)
 		s.r.returnValue = call->result;
-	record_put(&s, CUPTI_ACTIVITY_KIND_SYNCHRONIZATION, NULL);
+	record_put(&s, CUPTI_ACTIVITY_KIND_SYNCHRONIZATION, call->generation, NULL);
 }
 
 static void put_event(const struct sim_call *call)
@@ -47,10 +47,10 @@ static void put_event(const struct sim_call *call)
 	e.r.eventId = call->event;
 	if (conf.toolkit >= 120800)
 		e.r.deviceId = call->device;
-	record_put(&e, CUPTI_ACTIVITY_KIND_CUDA_EVENT, NULL);
+	record_put(&e, CUPTI_ACTIVITY_KIND_CUDA_EVENT, call->generation, NULL);
 }
 
-static void put_external(uint32_t correlation)
+static void put_external(const struct sim_call *call)
 {
 	for (uint32_t kind = 0; kind < sizeof me.depth / sizeof me.depth[0]; kind++) {
 		if (!me.depth[kind])
@@ -59,8 +59,8 @@ static void put_external(uint32_t correlation)
 		x.r.kind = CUPTI_ACTIVITY_KIND_EXTERNAL_CORRELATION;
 		x.r.externalKind = kind;
 		x.r.externalId = me.external[kind][me.depth[kind] - 1];
-		x.r.correlationId = correlation;
-		record_put(&x, CUPTI_ACTIVITY_KIND_EXTERNAL_CORRELATION, NULL);
+		x.r.correlationId = call->correlation;
+		record_put(&x, CUPTI_ACTIVITY_KIND_EXTERNAL_CORRELATION, call->generation, NULL);
 	}
 }
 
@@ -75,7 +75,7 @@ static void put_api(const struct sim_call *call, uint64_t end)
 	a.r.threadId = thread_number();
 	a.r.correlationId = call->correlation;
 	a.r.returnValue = call->result;
-	record_put(&a, a.r.kind, NULL);
+	record_put(&a, a.r.kind, call->generation, NULL);
 }
 
 /* What is to be recorded of this call. */
@@ -125,7 +125,7 @@ static void leave(struct sim_call *call)
 	if (wait)
 		put_wait(call, end);
 	if (external)
-		put_external(call->correlation);
+		put_external(call);
 	if (api)
 		put_api(call, end);
 	callback_run(call, CUPTI_API_EXIT);

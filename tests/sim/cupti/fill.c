@@ -59,6 +59,7 @@ static struct buffer *ask(CUpti_BuffersCallbackRequestFunc request, bool zeroed)
 		complain("no buffer was given: this version does not survive that");
 		abort();
 	}
+	size_t size = b->size;
 	const char *why = buffer_fault(b->at, b->size, zeroed);
 	pthread_mutex_lock(&cu.lock);
 	if (is_held(b->at)) {
@@ -76,7 +77,7 @@ static struct buffer *ask(CUpti_BuffersCallbackRequestFunc request, bool zeroed)
 	}
 	pthread_mutex_unlock(&cu.lock);
 	if (why)
-		complain("a buffer of %zu bytes %s", b ? b->size : 0, why);
+		complain("a buffer of %zu bytes %s", size, why);
 	if (b && !zeroed)
 		memset(b->at, 0, b->size);
 	return b;
@@ -172,15 +173,19 @@ static bool silent(void)
 	return fault(FAULT_SILENT) && all >= fault(FAULT_SILENT);
 }
 
-void record_put(const void *record, uint32_t kind, struct item *item)
+void record_put(const void *record, uint32_t kind, unsigned generation, struct item *item)
 {
 	pthread_mutex_lock(&cu.lock);
-	if (!cu.request || cu.in_exit || silent() || foreign_present()) {
+	if (!cu.request || generation != cu.generation || cu.in_exit || silent() || foreign_present()) {
 		pthread_mutex_unlock(&cu.lock);
 		return;
 	}
 	size_t size = record_size(kind);
 	struct buffer *b = fault_strikes(FAULT_DROP) ? NULL : room(size);
+	if (generation != cu.generation) { /* detached meanwhile */
+		pthread_mutex_unlock(&cu.lock);
+		return;
+	}
 	if (!b) {
 		cu.dropped++;
 		cu.dropped_all++;

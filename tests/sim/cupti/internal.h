@@ -99,7 +99,7 @@ struct cu {
 
 	CUpti_BuffersCallbackRequestFunc request;
 	CUpti_BuffersCallbackCompleteFunc complete;
-	CUpti_TimestampCallbackFunc clock;
+	CUpti_TimestampCallbackFunc clock; /* atomic */
 	bool on[KINDS]; /* relaxed atomics */
 	struct setting *settings;
 	bool driver_on[CBIDS], runtime_on[CBIDS]; /* by kind or one by one */
@@ -191,16 +191,18 @@ struct item {
 };
 
 /*
- * Puts a record into the calling thread's buffer, which may call the client for a new one.
+ * Puts a record of that generation into the calling thread's buffer, which may call the client for a new one.
  * `item`: it is incomplete until item_finish; NULL: it is complete. Neither lock held.
  */
-void record_put(const void *record, uint32_t kind, struct item *item);
+void record_put(const void *record, uint32_t kind, unsigned generation, struct item *item);
 void item_finish(struct item *item); /* writes its times; lock held */
 /* Hands all that is complete (forced: everything) to the worker. Lock held. */
 void buffers_queue(bool forced);
 void buffers_wait(void); /* until the worker is through with what is queued now; lock held */
 CUptiResult flush(bool forced);
-void buffers_forget(void); /* cuptiFinalize */
+/* cuptiFinalize: ends the generation, the worker, and what was registered and enabled (state_forget). */
+void buffers_forget(void);
+void state_forget(void); /* lock held */
 
 /* ---- what calls submit (item.c) ---- */
 struct sim_trace_item *item_submitted(struct sim_call *call, const struct sim_trace_op *op);

@@ -140,7 +140,7 @@ static void put_kernel(struct item *item, uint32_t kind)
 	k.r.graphNodeId = node_id(op);
 	k.r.graphId = op->graph;
 	k.r.channelType = CUPTI_CHANNEL_TYPE_COMPUTE;
-	record_put(&k, kind, item);
+	record_put(&k, kind, item->generation, item);
 }
 
 static uint8_t memory_kind(enum sim_trace_memory m)
@@ -181,7 +181,7 @@ static void put_copy(struct item *item)
 	c.r.graphId = op->graph;
 	c.r.channelType = CUPTI_CHANNEL_TYPE_ASYNC_MEMCPY;
 	c.r.copyCount = conf.toolkit >= 120800; /* beyond the end of the older layout */
-	record_put(&c, CUPTI_ACTIVITY_KIND_MEMCPY, item);
+	record_put(&c, CUPTI_ACTIVITY_KIND_MEMCPY, item->generation, item);
 }
 
 static void put_peer_copy(struct item *item)
@@ -202,7 +202,7 @@ static void put_peer_copy(struct item *item)
 	c.r.correlationId = item->correlation;
 	c.r.graphNodeId = node_id(op);
 	c.r.graphId = op->graph;
-	record_put(&c, CUPTI_ACTIVITY_KIND_MEMCPY2, item);
+	record_put(&c, CUPTI_ACTIVITY_KIND_MEMCPY2, item->generation, item);
 }
 
 static void put_set(struct item *item)
@@ -220,7 +220,7 @@ static void put_set(struct item *item)
 	s.r.memoryKind = memory_kind(op->set.memory);
 	s.r.graphNodeId = node_id(op);
 	s.r.graphId = op->graph;
-	record_put(&s, CUPTI_ACTIVITY_KIND_MEMSET, item);
+	record_put(&s, CUPTI_ACTIVITY_KIND_MEMSET, item->generation, item);
 }
 
 static void put_graph(struct item *item)
@@ -232,7 +232,7 @@ static void put_graph(struct item *item)
 	g.r.graphId = item->op.graph;
 	g.r.contextId = g.r.endContextId = item->op.context;
 	g.r.streamId = item->op.stream;
-	record_put(&g, CUPTI_ACTIVITY_KIND_GRAPH_TRACE, item);
+	record_put(&g, CUPTI_ACTIVITY_KIND_GRAPH_TRACE, item->generation, item);
 }
 
 static void put_item(struct item *item)
@@ -254,8 +254,7 @@ void items_put(struct sim_call *call)
 	for (struct sim_trace_item *i = call->items, *next; i; i = next) {
 		struct item *item = (struct item *)i;
 		next = i->next;
-		if (__atomic_load_n(&cu.generation, __ATOMIC_ACQUIRE) == call->generation)
-			put_item(item);
+		put_item(item);
 		pthread_mutex_lock(&cu.lock);
 		item_unref(item, cu.generation);
 		pthread_mutex_unlock(&cu.lock);

@@ -125,7 +125,7 @@ static const char *finalize_refused(void)
 			   : NULL;
 }
 
-static void forget(void)
+void state_forget(void)
 {
 	for (int i = 0; i < KINDS; i++)
 		__atomic_store_n(&cu.on[i], false, __ATOMIC_RELAXED);
@@ -133,10 +133,11 @@ static void forget(void)
 	memset(cu.runtime_on, 0, sizeof cu.runtime_on);
 	cu.request = NULL;
 	cu.complete = NULL;
-	cu.clock = NULL;
+	__atomic_store_n(&cu.clock, NULL, __ATOMIC_RELAXED);
 	cu.zeroed = false;
 	cu.per_thread = conf.toolkit >= 130000;
 	cu.flush_ms = 0;
+	cu.in_flight = 0;
 	cu.attached = cu.ever_asked = false;
 	if (cu.subscriber)
 		cu.subscriber->live = false;
@@ -156,9 +157,6 @@ CUptiResult cuptiFinalize(void)
 	pthread_mutex_lock(&cu.control);
 	driver_attach(NULL);
 	buffers_forget();
-	pthread_mutex_lock(&cu.lock);
-	forget();
-	pthread_mutex_unlock(&cu.lock);
 	pthread_mutex_unlock(&cu.control);
 	return CUPTI_SUCCESS;
 }
@@ -175,7 +173,10 @@ static uint64_t locked(const uint64_t *counter)
 
 uint64_t sim_cupti_records(uint32_t kind)
 {
-	return kind < KINDS ? locked(&cu.records[kind]) : 0;
+	uint64_t all = 0;
+	for (int i = 0; !kind && i < KINDS; i++)
+		all += locked(&cu.records[i]);
+	return kind && kind < KINDS ? locked(&cu.records[kind]) : all;
 }
 uint64_t sim_cupti_dropped(void)
 {

@@ -9,6 +9,8 @@
 
 #include "simrt_driver.h"
 
+#include "../cuda/sim_trace.h"
+
 #undef cuGetProcAddress_v2 /* cuda.h makes it the name of an inline wrapper */
 
 #define MAX_DEVICES 16
@@ -19,16 +21,25 @@ static struct {
 #undef DRIVER
 } drv;
 
+/* What the thread's newest driver call answered. */
+static __thread int last;
+
 /* An older driver lacks the function: the call answers as a missing feature. */
-#define CALL(member, ...) (drv.member ? (int)drv.member(__VA_ARGS__) : (int)CUDA_ERROR_NOT_SUPPORTED)
-#define READY()                      \
-	do {                             \
-		int ready_ = thread_ready(); \
-		if (ready_)                  \
-			return ready_;           \
-	} while (0)
+#define CALL(member, ...) (last = drv.member ? (int)drv.member(__VA_ARGS__) : (int)CUDA_ERROR_NOT_SUPPORTED)
+/* First in each function: the runtime's name of it, as a profiler knows it, and a context. */
+#define READY(name)                                                                    \
+	struct sim_call call_ __attribute__((cleanup(profiled_leave))) = {.tracer = NULL}; \
+	int ready_ = rtInit();                                                             \
+	if (!ready_ && profiled_enter)                                                     \
+		profiled_enter(&call_, name);                                                  \
+	ready_ = ready_ ? ready_ : thread_ready();                                         \
+	if (ready_)                                                                        \
+	return ready_
 
 static __typeof__(&cuGetProcAddress_v2) resolver;
+/* The simulated driver tells its profiler of runtime calls; NULL in a real one. */
+static __typeof__(&sim_trace_runtime_enter) profiled_enter;
+static __typeof__(&sim_trace_runtime_leave) profiled_end;
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 static int init_result;
 static CUmodule module;
@@ -46,6 +57,10 @@ static void init(void)
 	void *driver = dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL);
 	if (driver)
 		resolver = (__typeof__(resolver))dlsym(driver, "cuGetProcAddress_v2");
+	if (driver) {
+		profiled_end = (__typeof__(profiled_end))dlsym(driver, "sim_trace_runtime_leave");
+		profiled_enter = (__typeof__(profiled_enter))dlsym(driver, "sim_trace_runtime_enter");
+	}
 	if (!resolver) {
 		init_result = CUDA_ERROR_NOT_FOUND;
 		return;
@@ -79,6 +94,12 @@ int rtSetDevice(int device)
 	return result ? result : CALL(ctx_set, ctx);
 }
 
+static void profiled_leave(struct sim_call *call)
+{
+	if (call->tracer)
+		profiled_end(call, last);
+}
+
 static int thread_ready(void)
 {
 	CUcontext ctx = NULL;
@@ -90,13 +111,13 @@ static int thread_ready(void)
 
 int rtDeviceSynchronize(void)
 {
-	READY();
+	READY("cudaDeviceSynchronize_v3020");
 	return CALL(ctx_sync);
 }
 
 int rtMalloc(void **ptr, size_t n)
 {
-	READY();
+	READY("cudaMalloc_v3020");
 	CUdeviceptr at = 0;
 	int result = CALL(alloc, &at, n);
 	*ptr = (void *)at;
@@ -105,37 +126,37 @@ int rtMalloc(void **ptr, size_t n)
 
 int rtFree(void *ptr)
 {
-	READY();
+	READY("cudaFree_v3020");
 	return CALL(free, (CUdeviceptr)ptr);
 }
 
 int rtMallocHost(void **ptr, size_t n)
 {
-	READY();
+	READY("cudaMallocHost_v3020");
 	return CALL(host_alloc, ptr, n, 0);
 }
 
 int rtFreeHost(void *ptr)
 {
-	READY();
+	READY("cudaFreeHost_v3020");
 	return CALL(host_free, ptr);
 }
 
 int rtHostRegister(void *ptr, size_t n)
 {
-	READY();
+	READY("cudaHostRegister_v4000");
 	return CALL(host_register, ptr, n, 0);
 }
 
 int rtHostUnregister(void *ptr)
 {
-	READY();
+	READY("cudaHostUnregister_v4000");
 	return CALL(host_unregister, ptr);
 }
 
 int rtMallocAsync(void **ptr, size_t n, void *stream)
 {
-	READY();
+	READY("cudaMallocAsync_v11020");
 	CUdeviceptr at = 0;
 	int result = CALL(alloc_async, &at, n, stream);
 	*ptr = (void *)at;
@@ -144,14 +165,14 @@ int rtMallocAsync(void **ptr, size_t n, void *stream)
 
 int rtFreeAsync(void *ptr, void *stream)
 {
-	READY();
+	READY("cudaFreeAsync_v11020");
 	return CALL(free_async, (CUdeviceptr)ptr, stream);
 }
 
 /* ---- copies: the runtime picks the driver call by kind ---- */
 
-#define COPY(suffix)                                        \
-	READY();                                                \
+#define COPY(suffix, name)                                  \
+	READY(name);                                            \
 	CUdeviceptr d = (CUdeviceptr)dst, s = (CUdeviceptr)src; \
 	switch (kind) {                                         \
 	case RT_H2D: return CALL(h2d##suffix, d, src, n);       \
@@ -159,8 +180,8 @@ int rtFreeAsync(void *ptr, void *stream)
 	case RT_D2D: return CALL(d2d##suffix, d, s, n);         \
 	default: return CALL(copy##suffix, d, s, n);            \
 	}
-#define COPY_ASYNC(suffix)                                    \
-	READY();                                                  \
+#define COPY_ASYNC(suffix, name)                              \
+	READY(name);                                              \
 	CUdeviceptr d = (CUdeviceptr)dst, s = (CUdeviceptr)src;   \
 	switch (kind) {                                           \
 	case RT_H2D: return CALL(h2d##suffix, d, src, n, stream); \
@@ -171,30 +192,30 @@ int rtFreeAsync(void *ptr, void *stream)
 
 int rtMemcpy(void *dst, const void *src, size_t n, int kind)
 {
-	COPY()
+	COPY(, "cudaMemcpy_v3020")
 }
 int rtMemcpy_ptds(void *dst, const void *src, size_t n, int kind)
 {
-	COPY(_ptds)
+	COPY(_ptds, "cudaMemcpy_ptds_v7000")
 }
 int rtMemcpyAsync(void *dst, const void *src, size_t n, int kind, void *stream)
 {
-	COPY_ASYNC(_async)
+	COPY_ASYNC(_async, "cudaMemcpyAsync_v3020")
 }
 int rtMemcpyAsync_ptsz(void *dst, const void *src, size_t n, int kind, void *stream)
 {
-	COPY_ASYNC(_async_ptsz)
+	COPY_ASYNC(_async_ptsz, "cudaMemcpyAsync_ptsz_v7000")
 }
 
 int rtMemset(void *dst, int value, size_t n)
 {
-	READY();
+	READY("cudaMemset_v3020");
 	return CALL(memset8, (CUdeviceptr)dst, (unsigned char)value, n);
 }
 
 int rtMemsetAsync(void *dst, int value, size_t n, void *stream)
 {
-	READY();
+	READY("cudaMemsetAsync_v3020");
 	return CALL(memset8_async, (CUdeviceptr)dst, (unsigned char)value, n, stream);
 }
 
@@ -202,7 +223,7 @@ int rtMemsetAsync(void *dst, int value, size_t n, void *stream)
 
 int rtStreamCreateWithFlags(void **stream, unsigned flags)
 {
-	READY();
+	READY("cudaStreamCreateWithFlags_v5000");
 	return CALL(stream_create, (CUstream *)stream, flags);
 }
 
@@ -211,29 +232,32 @@ int rtStreamCreate(void **stream)
 	return rtStreamCreateWithFlags(stream, 0);
 }
 
-#define SIMPLE(function, params, ...) \
-	int function params               \
-	{                                 \
-		READY();                      \
-		return CALL(__VA_ARGS__);     \
+#define SIMPLE(function, name, params, ...) \
+	int function params                     \
+	{                                       \
+		READY(name);                        \
+		return CALL(__VA_ARGS__);           \
 	}
-SIMPLE(rtStreamDestroy, (void *stream), stream_destroy, stream)
-SIMPLE(rtStreamSynchronize, (void *stream), stream_sync, stream)
-SIMPLE(rtStreamSynchronize_ptsz, (void *stream), stream_sync_ptsz, stream)
-SIMPLE(rtStreamQuery, (void *stream), stream_query, stream)
-SIMPLE(rtStreamWaitEvent, (void *stream, void *event), stream_wait, stream, event, 0)
-SIMPLE(rtLaunchHostFunc, (void *stream, void (*fn)(void *), void *user), host_func, stream, fn, user)
-SIMPLE(rtEventCreate, (void **event, unsigned flags), event_create, (CUevent *)event, flags)
-SIMPLE(rtEventDestroy, (void *event), event_destroy, event)
-SIMPLE(rtEventRecord, (void *event, void *stream), event_record, event, stream, 0)
-SIMPLE(rtEventQuery, (void *event), event_query, event)
-SIMPLE(rtEventSynchronize, (void *event), event_sync, event)
+SIMPLE(rtStreamDestroy, "cudaStreamDestroy_v5050", (void *stream), stream_destroy, stream)
+SIMPLE(rtStreamSynchronize, "cudaStreamSynchronize_v3020", (void *stream), stream_sync, stream)
+SIMPLE(rtStreamSynchronize_ptsz, "cudaStreamSynchronize_ptsz_v7000", (void *stream), stream_sync_ptsz, stream)
+SIMPLE(rtStreamQuery, "cudaStreamQuery_v3020", (void *stream), stream_query, stream)
+SIMPLE(rtStreamWaitEvent, "cudaStreamWaitEvent_v3020", (void *stream, void *event), stream_wait, stream,
+	   event, 0)
+SIMPLE(rtLaunchHostFunc, "cudaLaunchHostFunc_v10000", (void *stream, void (*fn)(void *), void *user),
+	   host_func, stream, fn, user)
+SIMPLE(rtEventCreate, "cudaEventCreateWithFlags_v3020", (void **event, unsigned flags), event_create,
+	   (CUevent *)event, flags)
+SIMPLE(rtEventDestroy, "cudaEventDestroy_v3020", (void *event), event_destroy, event)
+SIMPLE(rtEventRecord, "cudaEventRecord_v3020", (void *event, void *stream), event_record, event, stream, 0)
+SIMPLE(rtEventQuery, "cudaEventQuery_v3020", (void *event), event_query, event)
+SIMPLE(rtEventSynchronize, "cudaEventSynchronize_v3020", (void *event), event_sync, event)
 
 /* ---- kernels ---- */
 
 int rtLoad(const void *image)
 {
-	READY();
+	READY("cudaLibraryLoadData_v12060");
 	pthread_mutex_lock(&lock);
 	int result = module ? 0 : CALL(module_load, &module, image);
 	pthread_mutex_unlock(&lock);
@@ -250,7 +274,7 @@ static int find_kernel(const char *name, CUfunction *f)
 
 int rtLaunch(const char *kernel, unsigned blocks, void *stream, void **args)
 {
-	READY();
+	READY("cudaLaunchKernel_v7000");
 	CUfunction f;
 	int result = find_kernel(kernel, &f);
 	return result ? result : CALL(launch, f, blocks, 1, 1, 256, 1, 1, 0, stream, args, NULL);
@@ -258,7 +282,7 @@ int rtLaunch(const char *kernel, unsigned blocks, void *stream, void **args)
 
 int rtLaunchEx(const char *kernel, unsigned blocks, void *stream, void **args)
 {
-	READY();
+	READY("cudaLaunchKernelExC_v11060");
 	CUfunction f;
 	int result = find_kernel(kernel, &f);
 	CUlaunchConfig config;
