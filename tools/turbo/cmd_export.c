@@ -249,6 +249,8 @@ static void watch_signals(void)
 	for (size_t i = 0; i < sizeof(ends) / sizeof(ends[0]); i++)
 		if (sigaction(ends[i], NULL, &old) == 0 && old.sa_handler == SIG_DFL)
 			sigaction(ends[i], &act, NULL);
+	/* A limit of the file's size is an error of the write. */
+	signal(SIGXFSZ, SIG_IGN);
 }
 
 /* ---- */
