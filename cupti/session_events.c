@@ -2,6 +2,7 @@
 #include "session_events.h"
 
 #include "events.h"
+#include "nccl_comm.h"
 #include "recording.h"
 
 #define BATCH 64
@@ -32,10 +33,13 @@ static void put(const struct event *e)
 		r.flags |= TIMELINE_FLAG_US;
 	}
 	r.duration = duration > UINT32_MAX ? UINT32_MAX : (uint32_t)duration;
-	if (collective)
+	if (collective) {
 		entry.collective.communicator = e->detail;
-	else
+		entry.collective.type = e->type;
+		nccl_comm_ranks(e->detail, &entry.collective.rank, &entry.collective.ranks);
+	} else {
 		entry.words[0] = e->id;
+	}
 	r.entry = recording_entry(&entry, e->name ? e->name : names[e->id]);
 	r.lane = recording_lane(&lane, NULL);
 	recording_put(&r);
