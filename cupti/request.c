@@ -113,18 +113,14 @@ static void stop(void)
 	request.ended = times_steady();
 }
 
-/* CUPTI leaves at the program's next driver call; who asked waits a little for it. */
+/* CUPTI leaves at the program's next driver call, which may be long in coming: who asked waits a little for it. */
 static void finish(void)
 {
 	enum detach d = detach_state();
-	if (d == DETACH_DONE)
-		tell_end(request.ending, "");
-	else if (d == DETACH_KEPT)
-		tell_end(request.ending, "CUPTI stays in the process, and each launch costs 1 or 2 us more");
-	else if (times_steady() - request.ended > DETACH_WAIT_NS)
-		tell_end(request.ending, "CUPTI leaves the process at its next call of the driver");
-	else
+	if (d == DETACH_ARMED && times_steady() - request.ended < DETACH_WAIT_NS)
 		return;
+	tell_end(request.ending,
+			 d == DETACH_KEPT ? "CUPTI stays in the process and makes each launch about 1 us slower" : "");
 	request.ending = 0;
 }
 

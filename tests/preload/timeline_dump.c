@@ -51,6 +51,8 @@ static int dump(const char *path)
 		fprintf(stderr, "%s: %s\n", path, why);
 		return 1;
 	}
+	sums = 0;
+	memset(sum, 0, sizeof(sum));
 	const struct timeline_header *h = trace_header(t);
 	printf("mode %s\nended %s\ncupti %u\npid %u\ndevices %u %s\n", modes[h->mode & 3],
 		   h->end_ns ? "yes" : "no", h->cupti_version, h->pid, h->device_count, h->device[0].name);
