@@ -66,8 +66,12 @@ static void slow_conv_say(const struct advice_case *c, struct report_finding *f)
 
 /* ---- communication ---- */
 
+/* Where there is a straggler, the others' communication is waiting; its own is not. */
 static double exposed_cost(const struct advice_case *c)
 {
+	int straggler = c->report->straggler;
+	if (straggler >= 0 && c->rank != &c->report->rank[straggler])
+		return 0;
 	return share(c, c->gpu->time.exposed_ns[REPORT_COMMUNICATION]);
 }
 
@@ -76,11 +80,10 @@ static void exposed_say(const struct advice_case *c, struct report_finding *f)
 	const struct report_time *t = &c->gpu->time;
 	f->title = metrics_text("Communication is not hidden behind compute");
 	f->evidence = metrics_text(
-		"%s of communication, %s of it without any compute; overlap %s.%s",
+		"%s of communication, %s of it without any compute; overlap %s.",
 		units_time((double)t->category_ns[REPORT_COMMUNICATION]).s,
 		units_time((double)t->exposed_ns[REPORT_COMMUNICATION]).s,
-		units_share(units_ratio((double)t->overlap_ns, (double)t->category_ns[REPORT_COMMUNICATION])).s,
-		c->report->straggler >= 0 ? " Part of it is waiting for the straggler." : "");
+		units_share(units_ratio((double)t->overlap_ns, (double)t->category_ns[REPORT_COMMUNICATION])).s);
 	f->fix = metrics_text(
 		"DDP(bucket_cap_mb=25 to 100, gradient_as_bucket_view=True), static_graph=True; FSDP with "
 		"backward prefetch and forward_prefetch=True; no_sync() while accumulating gradients.");
@@ -176,7 +179,7 @@ static double imbalance_cost(const struct advice_case *c)
 	const struct report *r = c->report;
 	for (unsigned i = 0; i < r->ranks && r->memory_imbalance >= IMBALANCE; i++)
 		for (unsigned k = 0; k < r->rank[i].gpus; k++)
-			if (r->rank[i].gpu[k].memory_peak > c->gpu->memory_peak)
+			if (report_memory(&r->rank[i].gpu[k]) > report_memory(c->gpu))
 				return 0;
 	return r->memory_imbalance >= IMBALANCE ? ADVICE_NO_COST : 0;
 }
@@ -185,7 +188,7 @@ static void imbalance_say(const struct advice_case *c, struct report_finding *f)
 {
 	f->title = metrics_text("Device memory differs between ranks");
 	f->evidence = metrics_text("Rank %d uses %s, %.2f times the mean of all.", c->rank->rank,
-							   units_gib((double)c->gpu->memory_peak).s, c->report->memory_imbalance);
+							   units_gib((double)report_memory(c->gpu)).s, c->report->memory_imbalance);
 	f->fix = metrics_text(
 		"torch.cuda.set_device(local_rank) before anything else; torch.load(..., map_location=device); "
 		"gather results on the host; give the first and last pipeline stage fewer layers.");

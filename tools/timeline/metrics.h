@@ -150,7 +150,11 @@ struct pass_collective {
 struct pass {
 	struct trace *trace;
 	struct report_rank *out;
-	int64_t shift; /* to be added to the trace's times: they are then those of the report */
+	uint64_t origin;      /* of the report's times */
+	int64_t shift;        /* of CUPTI's clock, until … */
+	uint64_t shift_until; /* … this time of the trace */
+	uint64_t open_gap;    /* start + 1 of a gap whose end has not come; 0: none */
+	const char *open_gap_reason;
 	uint64_t window_start, window_end, middle;
 	bool window_asked;
 	/* Of each entry, in the table of its kind; PASS_NO_SLOT: none yet. Records whose entry is of another kind use
@@ -176,7 +180,8 @@ struct pass_event {
 	uint64_t start, end;
 };
 
-/* pass.c. The slot of a record's entry. */
+/* pass.c */
+/* The slot of a record's entry. */
 uint32_t *pass_slot(struct pass *p, const struct trace_event *e);
 struct pass_gpu *pass_gpu(struct pass *p, uint32_t device);
 /* One rank, whole; its kernels are added to `all`. */
@@ -189,16 +194,19 @@ void pass_rank(struct trace *t, const struct pass_window *w, unsigned top, struc
 			   struct kernel_table *all, pass_progress *progress, void *arg);
 /* pass_host.c: what host threads did, and what was not recorded. */
 void pass_host(struct pass *p, const struct pass_event *e);
+void pass_gap(struct pass *p, uint64_t start, uint64_t end, const char *reason);
 void pass_host_end(struct pass *p);
 /* pass_gpu.c: what devices did. */
 void pass_operation(struct pass *p, const struct pass_event *e);
 void pass_gpu_end(struct pass *p, struct pass_gpu *g);
 /* pass_launch.c: launches and what they led to, and the gaps of streams. */
-void pass_launch(struct pass *p, const struct trace_event *e);
+void pass_launch(struct pass *p, const struct pass_event *e);
 void pass_stream(struct pass *p, struct pass_lane *lane, const struct pass_event *e);
 
 /* ---- report.c ---- */
 
+/* The most that the process had, or if that is not known, everyone on the device. */
+uint64_t report_memory(const struct report_gpu *g);
 void tallies_free(struct report_tallies *t);
 
 /* ---- advice.c, verdict.c ---- */

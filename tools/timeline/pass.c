@@ -69,19 +69,66 @@ static bool is_operation(enum timeline_kind kind)
 		   kind == TIMELINE_GRAPH;
 }
 
+/*
+ * CUPTI's clock is CLOCK_REALTIME, unless another client has given it another one and the recorder could not follow;
+ * then its records are moved onto the clock of libturbo's own, as the exports do. Smaller differences are the
+ * noise of reading two clocks.
+ */
+#define CLOCK_NOISE_NS 1000000
+#define CLOCK_LOOK_NS 10000000
+
+static int64_t clock_shift(struct pass *p, const struct trace_event *e)
+{
+	if (e->kind > TIMELINE_OVERHEAD)
+		return 0;
+	if (e->start >= p->shift_until) {
+		int64_t shift = trace_clock_offset(p->trace, e->start);
+		p->shift = shift > CLOCK_NOISE_NS || shift < -CLOCK_NOISE_NS ? shift : 0;
+		p->shift_until = e->start + CLOCK_LOOK_NS;
+	}
+	return p->shift;
+}
+
+/*
+ * A gap is recorded when it begins, without a duration, and again when it ends. Without the second, it
+ * lasted until the recording ended.
+ */
+static bool half_gap(struct pass *p, const struct pass_event *e)
+{
+	if (p->open_gap && e->e->kind == TIMELINE_GAP && e->start + 1 == p->open_gap && e->end > e->start) {
+		p->open_gap = 0;
+		return false;
+	}
+	if (p->open_gap && e->start + 1 > p->open_gap) {
+		uint64_t start = p->open_gap - 1;
+		p->open_gap = 0;
+		pass_gap(p, start, p->window_end, p->open_gap_reason);
+	}
+	if (e->e->kind != TIMELINE_GAP || e->end > e->start)
+		return false;
+	p->open_gap = e->start + 1;
+	p->open_gap_reason = e->e->name;
+	return true;
+}
+
 static void take(struct pass *p, const struct trace_event *e)
 {
-	struct pass_event c = {.e = e, .start = e->start + (uint64_t)p->shift};
+	int64_t start = (int64_t)(e->start - p->origin) + clock_shift(p, e);
+	struct pass_event c = {.e = e, .start = start > 0 ? (uint64_t)start : 0};
 	c.end = c.start + e->duration;
+	if (half_gap(p, &c))
+		return;
 	if (e->kind == TIMELINE_API)
-		pass_launch(p, e);
+		pass_launch(p, &c);
 	if (c.start < p->window_start) {
 		if (c.end <= p->window_start)
 			return;
 		c.start = p->window_start;
 	}
+	if (c.start >= p->window_end && p->window_asked)
+		return;
 	if (c.end > p->window_end)
-		c.end = p->window_end;
+		c.end = c.start > p->window_end ? c.start : p->window_end;
 	(is_operation(e->kind) ? pass_operation : pass_host)(p, &c);
 }
 
@@ -92,7 +139,7 @@ static bool begin(struct pass *p, const struct pass_window *w)
 	describe(p, w->origin);
 	if (!trace_rewind(p->trace) || !trace_span(p->trace, &first, &last))
 		return false;
-	p->shift = trace_clock_offset(p->trace, first) - (int64_t)w->origin;
+	p->origin = w->origin;
 	p->window_start = w->start;
 	p->window_end = w->end;
 	p->window_asked = w->asked;
@@ -180,9 +227,11 @@ void pass_rank(struct trace *t, const struct pass_window *w, unsigned top, struc
 	while (trace_next(t, &e)) {
 		if (progress && ++n % PROGRESS_EVERY == 0)
 			progress(arg, PROGRESS_EVERY);
-		if (w->asked && e.start + (uint64_t)p.shift >= w->end)
+		if (w->asked && p.shift == 0 && e.start - w->origin >= w->end)
 			break;
 		take(&p, &e);
 	}
+	if (p.open_gap)
+		pass_gap(&p, p.open_gap - 1, w->end, p.open_gap_reason);
 	end(&p, top, all);
 }

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "metrics.h"
+#include "cupti/memory.h"
 #include "shim/events.h"
 
 #define SMALL_COLLECTIVE_BYTES 65536
@@ -36,6 +37,12 @@ static void tally(struct report_tallies *t, uint32_t *slot, const struct pass_ev
 	add(&t->item[*slot], e);
 }
 
+/* What CUPTI calls a synchronisation, but no host thread waits in. */
+static bool is_wait(const char *name)
+{
+	return !strstr(name, "Wait Event") && !strstr(name, "WaitEvent");
+}
+
 static void waited(struct pass *p, const struct pass_event *e)
 {
 	if (e->end > p->sync_until)
@@ -62,18 +69,20 @@ static void staged(struct pass *p, enum report_direction d, const struct pass_ev
 	p->staged[d].staged_ns += e->end - e->start;
 }
 
-static enum event_id event_of(const char *name)
+/* By the name, which another version has too; what is told under the name of a call by its number. */
+static unsigned event_of(const struct trace_event *e)
 {
 	for (unsigned i = 0; i < EVENT_COUNT; i++)
-		if (!strcmp(name, event_name[i]))
-			return (enum event_id)i;
-	/* Waits are told under the name of the call. */
-	return strstr(name, "Synchronize") ? EVENT_SYNC : EVENT_COUNT;
+		if (!strcmp(e->name, event_name[i]))
+			return i;
+	if (strstr(e->name, "Synchronize"))
+		return EVENT_SYNC;
+	return e->entry->words[0] && e->entry->words[0] < EVENT_COUNT ? e->entry->words[0] : EVENT_COUNT;
 }
 
 static void libturbo_event(struct pass *p, const struct pass_event *e)
 {
-	enum event_id id = event_of(e->e->name);
+	unsigned id = event_of(e->e);
 	if (id == EVENT_SYNC) {
 		tally(&p->sync_events, pass_slot(p, e->e), e);
 		waited(p, e);
@@ -96,13 +105,12 @@ static void libturbo_event(struct pass *p, const struct pass_event *e)
  * nccl-tests, whose size is the larger of the two buffers. */
 static double bus_bytes(const char *function, double bytes, uint32_t ranks)
 {
-	double n = ranks > 1 ? ranks : 2;
+	double n = ranks;
 	if (strstr(function, "AllReduce"))
 		return bytes * 2 * (n - 1) / n;
-	if (strstr(function, "AllGather") || strstr(function, "ReduceScatter"))
+	if (strstr(function, "AllGather") || strstr(function, "ReduceScatter") ||
+		strcasestr(function, "AllToAll"))
 		return bytes * (n - 1);
-	if (strstr(function, "AlltoAll") || strstr(function, "AllToAll"))
-		return bytes * (n - 1) / n;
 	return bytes;
 }
 
@@ -128,9 +136,12 @@ static void collective(struct pass *p, const struct pass_event *e)
 	c->out.failed += (e->e->flags & TIMELINE_FLAG_FAILED) != 0;
 	c->out.bytes += e->e->value;
 	c->out.small_count += e->e->value < SMALL_COLLECTIVE_BYTES;
+	if (!ranks && trace_header(p->trace)->ranks > 1)
+		ranks = (uint32_t)trace_header(p->trace)->ranks;
 	if (ranks > c->out.ranks)
 		c->out.ranks = ranks;
-	c->bus_bytes += bus_bytes(e->e->name, (double)e->e->value, ranks);
+	if (ranks > 1)
+		c->bus_bytes += bus_bytes(e->e->name, (double)e->e->value, ranks);
 }
 
 /* "ncclAllReduce" and "ncclDevKernel_AllReduce_Sum_f32_RING_LL(...)". */
@@ -168,22 +179,26 @@ static int shortest(const struct report_rank *r)
 	return least;
 }
 
-static void gap(struct pass *p, const struct pass_event *e)
+void pass_gap(struct pass *p, uint64_t start, uint64_t end, const char *reason)
 {
 	struct report_rank *r = p->out;
+	if (start < p->window_start)
+		start = p->window_start;
+	if (end <= start)
+		return;
 	for (unsigned i = 0; i < p->gpus; i++)
-		sweep_add(&p->gpu[i]->sweep, SWEEP_UNSEEN, e->start, e->end);
-	if (e->end > p->unseen_until)
-		p->unseen_until = e->end;
+		sweep_add(&p->gpu[i]->sweep, SWEEP_UNSEEN, start, end);
+	if (end > p->unseen_until)
+		p->unseen_until = end;
 	r->gap_count++;
-	r->gap_ns += e->end - e->start;
+	r->gap_ns += end - start;
 	if (!r->gap)
 		r->gap = metrics_alloc(REPORT_GAPS, sizeof(*r->gap));
 	struct report_gap *g = &r->gap[r->gaps < REPORT_GAPS ? (int)r->gaps : shortest(r)];
-	if (r->gaps == REPORT_GAPS && g->duration >= e->end - e->start)
+	if (r->gaps == REPORT_GAPS && g->duration >= end - start)
 		return;
 	free(g->reason);
-	*g = (struct report_gap){e->start, e->end - e->start, metrics_text("%s", e->e->name)};
+	*g = (struct report_gap){start, end - start, metrics_text("%s", reason)};
 	r->gaps += r->gaps < REPORT_GAPS;
 }
 
@@ -215,8 +230,11 @@ static void sample(struct pass *p, const struct pass_event *e)
 		c->peak = v;
 	if (bin < c->bins && v > c->value[bin])
 		c->value[bin] = v;
-	if (strstr(e->e->name, "memory used") && e->e->value > g->out.memory_peak)
-		g->out.memory_peak = e->e->value;
+	uint64_t *peak = !strcmp(e->e->name, MEMORY_USED)      ? &g->out.memory_peak
+					 : !strcmp(e->e->name, MEMORY_PROCESS) ? &g->out.memory_process_peak
+														   : NULL;
+	if (peak && e->e->value > *peak)
+		*peak = e->e->value;
 }
 
 /* ---- */
@@ -235,13 +253,15 @@ void pass_host(struct pass *p, const struct pass_event *e)
 	switch (e->e->kind) {
 	case TIMELINE_API: call(p, e); break;
 	case TIMELINE_SYNC:
+		if (!is_wait(e->e->name))
+			break;
 		tally(&p->out->syncs, pass_slot(p, e->e), e);
 		waited(p, e);
 		break;
 	case TIMELINE_OVERHEAD: tally(&p->out->overheads, pass_slot(p, e->e), e); break;
 	case TIMELINE_EVENT: libturbo_event(p, e); break;
 	case TIMELINE_COLLECTIVE: collective(p, e); break;
-	case TIMELINE_GAP: gap(p, e); break;
+	case TIMELINE_GAP: pass_gap(p, e->start, e->end, e->e->name); break;
 	case TIMELINE_COUNTER: sample(p, e); break;
 	default: break;
 	}

@@ -6,8 +6,9 @@
 /* HTA's default: a shorter gap is the device going from one operation to the next. */
 #define KERNEL_WAIT_NS 30000
 
-void pass_launch(struct pass *p, const struct trace_event *e)
+void pass_launch(struct pass *p, const struct pass_event *event)
 {
+	const struct trace_event *e = event->e;
 	if (!e->correlation)
 		return;
 	if (!p->launch)
@@ -15,8 +16,7 @@ void pass_launch(struct pass *p, const struct trace_event *e)
 	struct launch *l = &p->launch[e->correlation % LAUNCH_SLOTS];
 	if (l->correlation == e->correlation) /* the driver's call inside the runtime's */
 		return;
-	uint64_t start = e->start + (uint64_t)p->shift;
-	*l = (struct launch){.correlation = e->correlation, .start = start, .end = start + e->duration};
+	*l = (struct launch){.correlation = e->correlation, .start = event->start, .end = event->end};
 }
 
 static struct launch *launch_of(struct pass *p, const struct trace_event *e)

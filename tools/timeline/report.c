@@ -22,7 +22,7 @@ static void progress(void *arg, uint64_t records)
 	w->o->progress(w->o->progress_arg, w->done, w->total);
 }
 
-/* The span of all, on one clock. */
+/* The span of all. */
 static void find_window(struct report *r, struct trace **traces, unsigned count,
 						const struct report_options *o)
 {
@@ -31,9 +31,8 @@ static void find_window(struct report *r, struct trace **traces, unsigned count,
 		uint64_t first, last;
 		if (!trace_span(traces[i], &first, &last))
 			continue;
-		uint64_t shift = (uint64_t)trace_clock_offset(traces[i], first);
-		start = first + shift < start ? first + shift : start;
-		end = last + shift > end ? last + shift : end;
+		start = first < start ? first : start;
+		end = last > end ? last : end;
 	}
 	if (start > end)
 		return;
@@ -98,13 +97,18 @@ static void find_straggler(struct report *r)
 	free(sorted);
 }
 
+uint64_t report_memory(const struct report_gpu *g)
+{
+	return g->memory_process_peak ? g->memory_process_peak : g->memory_peak;
+}
+
 static void find_imbalance(struct report *r)
 {
 	double sum = 0, most = 0;
 	unsigned n = 0;
 	for (unsigned i = 0; i < r->ranks; i++)
 		for (unsigned k = 0; k < r->rank[i].gpus; k++) {
-			double peak = (double)r->rank[i].gpu[k].memory_peak;
+			double peak = (double)report_memory(&r->rank[i].gpu[k]);
 			if (peak <= 0)
 				continue;
 			sum += peak;

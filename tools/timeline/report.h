@@ -155,7 +155,8 @@ struct report_gpu {
 	unsigned streams;
 	struct report_counter *counter;
 	unsigned counters;
-	uint64_t memory_peak; /* bytes; 0: not sampled */
+	uint64_t memory_peak;         /* bytes in use on the device, by anyone; 0: not sampled */
+	uint64_t memory_process_peak; /* … by this process; 0: NVML did not say */
 	struct report_steps steps;
 	/* Sums of kernels by what their names say, for advice. */
 	uint64_t gemm_ns, conv_ns, fp32_ns, fp32_count; /* fp32: of both, without tensor cores */

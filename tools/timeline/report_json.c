@@ -1,23 +1,11 @@
 /*
  * report_json.c - a report for programs; README.md has the keys.
  */
-#include "json.h"
-#include "report.h"
+#include "report_json.h"
 
-static const char *const category_name[REPORT_CATEGORIES] = {"compute", "communication", "memory", "other"};
+const char *const report_category_name[REPORT_CATEGORIES] = {"compute", "communication", "memory", "other"};
 
-static double share(uint64_t part, uint64_t whole)
-{
-	return whole ? (double)part / (double)whole : 0;
-}
-
-static void put_null(struct json *j, const char *key)
-{
-	json_key(j, key);
-	json_null(j);
-}
-
-static void put_time(struct json *j, const struct report_time *t)
+void json_put_time(struct json *j, const struct report_time *t)
 {
 	uint64_t seen = t->window_ns - t->unseen_ns, communication = t->category_ns[REPORT_COMMUNICATION];
 	json_key(j, "time");
@@ -34,9 +22,9 @@ static void put_time(struct json *j, const struct report_time *t)
 	json_uint(j, "exposed_memory_ns", t->exposed_ns[REPORT_MEMORY]);
 	json_uint(j, "exposed_other_ns", t->exposed_ns[REPORT_OTHER]);
 	json_uint(j, "overlap_ns", t->overlap_ns);
-	json_double(j, "busy", share(t->busy_ns, seen));
-	json_double(j, "idle", share(t->idle_ns, seen));
-	json_double(j, "overlap", communication ? share(t->overlap_ns, communication) : NAN);
+	json_double(j, "busy", json_share(t->busy_ns, seen));
+	json_double(j, "idle", json_share(t->idle_ns, seen));
+	json_double(j, "overlap", communication ? json_share(t->overlap_ns, communication) : NAN);
 	json_close(j, '}');
 }
 
@@ -45,15 +33,15 @@ static void put_kernel(struct json *j, const struct report_kernel *k, uint64_t b
 	json_open(j, '{');
 	json_string(j, "name", k->name);
 	json_string(j, "short_name", k->short_name);
-	json_string(j, "category", category_name[k->category]);
+	json_string(j, "category", report_category_name[k->category]);
 	json_uint(j, "count", k->count);
 	json_uint(j, "sum_ns", k->sum_ns);
-	json_double(j, "mean_ns", share(k->sum_ns, k->count));
+	json_double(j, "mean_ns", json_share(k->sum_ns, k->count));
 	json_uint(j, "min_ns", k->min_ns);
 	json_uint(j, "max_ns", k->max_ns);
 	json_uint(j, "p50_ns", k->p50_ns);
 	json_uint(j, "p99_ns", k->p99_ns);
-	json_double(j, "share", share(k->sum_ns, busy));
+	json_double(j, "share", json_share(k->sum_ns, busy));
 	json_close(j, '}');
 }
 
@@ -91,190 +79,6 @@ static void put_tallies(struct json *j, const char *key, const struct report_tal
 		json_close(j, '}');
 	}
 	json_close(j, ']');
-}
-
-static void put_bucket(struct json *j, const char *key, const struct report_bucket *b)
-{
-	json_key(j, key);
-	json_open(j, '{');
-	json_uint(j, "count", b->count);
-	json_uint(j, "ns", b->ns);
-	json_close(j, '}');
-}
-
-/* ---- a GPU ---- */
-
-static void put_shares(struct json *j, const char *key, const float *v, unsigned n)
-{
-	json_key(j, key);
-	json_open(j, '[');
-	for (unsigned i = 0; i < n; i++)
-		json_value(j, (double)v[i], 4);
-	json_close(j, ']');
-}
-
-static void put_series(struct json *j, const struct report_series *s)
-{
-	json_key(j, "series");
-	json_open(j, '{');
-	json_uint(j, "start", s->start);
-	json_uint(j, "bin_ns", s->bin_ns);
-	for (unsigned c = 0; c < REPORT_CATEGORIES; c++)
-		put_shares(j, category_name[c], s->exposed[c], s->bins);
-	put_shares(j, "overlap", s->overlap, s->bins);
-	put_shares(j, "unseen", s->unseen, s->bins);
-	json_close(j, '}');
-}
-
-static void put_gaps(struct json *j, const struct report_gpu *g)
-{
-	uint64_t below = 10000;
-	json_key(j, "gaps");
-	json_open(j, '[');
-	for (unsigned b = 0; b < REPORT_GAP_BUCKETS; b++, below *= 10) {
-		json_open(j, '{');
-		if (b < REPORT_GAP_BUCKETS - 1)
-			json_uint(j, "below_ns", below);
-		else
-			put_null(j, "below_ns");
-		json_uint(j, "count", g->gap[b].count);
-		json_uint(j, "ns", g->gap[b].ns);
-		json_close(j, '}');
-	}
-	json_close(j, ']');
-	json_key(j, "idle");
-	json_open(j, '{');
-	for (unsigned i = 0; i < REPORT_IDLE_CLASSES; i++)
-		put_bucket(j, report_idle_name[i], &g->idle[i]);
-	json_close(j, '}');
-}
-
-static void put_copies(struct json *j, const struct report_gpu *g)
-{
-	json_key(j, "copies");
-	json_open(j, '{');
-	for (unsigned d = 0; d < REPORT_DIRECTIONS; d++) {
-		const struct report_copy *c = &g->copy[d];
-		json_key(j, report_direction_name[d]);
-		json_open(j, '{');
-		json_uint(j, "count", c->count);
-		json_uint(j, "bytes", c->bytes);
-		json_uint(j, "ns", c->ns);
-		json_double(j, "gbps", share(c->bytes, c->ns));
-		json_uint(j, "pageable_count", c->pageable_count);
-		json_uint(j, "pageable_bytes", c->pageable_bytes);
-		json_uint(j, "pageable_ns", c->pageable_ns);
-		json_uint(j, "small_count", c->small_count);
-		json_uint(j, "staged_count", c->staged_count);
-		json_uint(j, "staged_bytes", c->staged_bytes);
-		json_uint(j, "staged_ns", c->staged_ns);
-		json_close(j, '}');
-	}
-	json_close(j, '}');
-}
-
-static void put_streams(struct json *j, const struct report_gpu *g)
-{
-	json_key(j, "streams");
-	json_open(j, '[');
-	for (unsigned i = 0; i < g->streams; i++) {
-		const struct report_stream *s = &g->stream[i];
-		json_open(j, '{');
-		json_uint(j, "context", s->context);
-		json_uint(j, "stream", s->stream);
-		json_uint(j, "count", s->count);
-		json_uint(j, "busy_ns", s->busy_ns);
-		json_uint(j, "host_wait_ns", s->host_wait_ns);
-		json_uint(j, "kernel_wait_ns", s->kernel_wait_ns);
-		json_uint(j, "other_ns", s->other_ns);
-		json_close(j, '}');
-	}
-	json_close(j, ']');
-}
-
-static void put_counters(struct json *j, const struct report_gpu *g)
-{
-	json_key(j, "counters");
-	json_open(j, '[');
-	for (unsigned i = 0; i < g->counters; i++) {
-		const struct report_counter *c = &g->counter[i];
-		json_open(j, '{');
-		json_string(j, "name", c->name);
-		json_double(j, "last", c->last);
-		json_double(j, "peak", c->peak);
-		json_uint(j, "samples", c->samples);
-		json_key(j, "value");
-		json_open(j, '[');
-		for (unsigned b = 0; b < c->bins; b++)
-			json_value(j, c->value[b] < 0 ? NAN : c->value[b], 12);
-		json_close(j, ']');
-		json_close(j, '}');
-	}
-	json_close(j, ']');
-	if (g->memory_peak)
-		json_uint(j, "memory_peak", g->memory_peak);
-	else
-		put_null(j, "memory_peak");
-}
-
-static void put_steps(struct json *j, const struct report_steps *s)
-{
-	if (!s->count) {
-		put_null(j, "steps");
-		return;
-	}
-	json_key(j, "steps");
-	json_open(j, '{');
-	json_bool(j, "inferred", true);
-	json_uint(j, "count", s->count);
-	json_string(j, "anchor", s->anchor);
-	json_uint(j, "median_ns", s->median_ns);
-	json_uint(j, "p99_ns", s->p99_ns);
-	json_uint(j, "min_ns", s->min_ns);
-	json_uint(j, "max_ns", s->max_ns);
-	json_uint(j, "slow", s->slow);
-	json_key(j, "start");
-	json_open(j, '[');
-	for (unsigned i = 0; i <= s->count; i++) {
-		json_separate(j);
-		fprintf(j->to, "%" PRIu64, s->start[i]);
-	}
-	json_close(j, ']');
-	json_close(j, '}');
-}
-
-static void put_gpu(struct json *j, const struct report_gpu *g)
-{
-	json_open(j, '{');
-	json_uint(j, "device", g->device);
-	json_string(j, "name", g->name);
-	json_uint(j, "memory_bytes", g->memory_bytes);
-	json_uint(j, "first", g->first);
-	json_uint(j, "last", g->last);
-	json_uint(j, "operations", g->operations);
-	json_uint(j, "graphs", g->graphs);
-	json_key(j, "kernels");
-	json_open(j, '{');
-	json_uint(j, "count", g->kernels);
-	json_uint(j, "sum_ns", g->kernel_sum_ns);
-	json_uint(j, "p50_ns", g->kernel_p50_ns);
-	json_uint(j, "tiny_count", g->tiny_kernels);
-	json_uint(j, "tiny_ns", g->tiny_ns);
-	json_close(j, '}');
-	json_key(j, "memsets");
-	json_open(j, '{');
-	json_uint(j, "count", g->memsets);
-	json_uint(j, "bytes", g->memset_bytes);
-	json_uint(j, "ns", g->memset_ns);
-	json_close(j, '}');
-	put_time(j, &g->time);
-	put_series(j, &g->series);
-	put_gaps(j, g);
-	put_copies(j, g);
-	put_streams(j, g);
-	put_counters(j, g);
-	put_steps(j, &g->steps);
-	json_close(j, '}');
 }
 
 /* ---- a rank ---- */
@@ -357,7 +161,7 @@ static void put_header(struct json *j, const struct report_rank *r)
 	if (r->ended)
 		json_int(j, "end", r->end);
 	else
-		put_null(j, "end");
+		json_put_null(j, "end");
 	json_bool(j, "live", r->live);
 	json_uint(j, "records", r->records);
 	json_uint(j, "damaged", r->damaged);
@@ -394,7 +198,7 @@ static void put_rank(struct json *j, const struct report_rank *r)
 	json_key(j, "gpus");
 	json_open(j, '[');
 	for (unsigned i = 0; i < r->gpus; i++)
-		put_gpu(j, &r->gpu[i]);
+		json_put_gpu(j, &r->gpu[i]);
 	json_close(j, ']');
 	json_close(j, '}');
 }
@@ -419,7 +223,7 @@ static void put_findings(struct json *j, const struct report *r)
 		if (f->rank >= 0)
 			json_int(j, "rank", f->rank);
 		else
-			put_null(j, "rank");
+			json_put_null(j, "rank");
 		json_close(j, '}');
 	}
 	json_close(j, ']');
@@ -439,7 +243,7 @@ void report_json(const struct report *r, FILE *to)
 	json_bool(j, "asked", r->window_asked);
 	json_close(j, '}');
 	json_string(j, "verdict", r->verdict);
-	put_time(j, &r->time);
+	json_put_time(j, &r->time);
 	put_kernels(j, &r->kernels, r->time.busy_ns);
 	if (r->straggler >= 0) {
 		json_key(j, "straggler");
@@ -448,7 +252,7 @@ void report_json(const struct report *r, FILE *to)
 		json_double(j, "excess", r->straggler_excess);
 		json_close(j, '}');
 	} else {
-		put_null(j, "straggler");
+		json_put_null(j, "straggler");
 	}
 	json_double(j, "memory_imbalance", r->memory_imbalance > 0 ? r->memory_imbalance : NAN);
 	put_findings(j, r);
