@@ -64,16 +64,26 @@ def between(kernels, begun, ended):
 
 # ---- what it costs -------------------------------------------------------------------------------
 
-def judge(details, problems, what, base_name, base, name, value, most):
-    ratio = round(value / base, 3)
-    details["figures"]["%s.%s/%s" % (what, name, base_name)] = {"value": value, "base": base, "ratio": ratio, "limit": most}
+def ratios(rounds, name, base):
+    """Of neighbours in time, so that what slows the machine for a while slows both."""
+    return h.median([h.median(x) / h.median(y) for x, y in zip(rounds[name], rounds[base])])
+
+
+def judge(details, problems, what, rounds, name, base, most):
+    value, ratio = h.median([x for r in rounds[name] for x in r]), round(ratios(rounds, name, base), 3)
+    details["figures"]["%s.%s/%s" % (what, name, base)] = {"value": value, "ratio": ratio, "limit": most}
     if most and ratio > most:
-        problems.append("%s: %s takes %.3f times %s's, limit %.2f" % (what, name, ratio, base_name, most))
-    return "%s %.4g (%.3f x%s)" % (name, value, ratio, ", limit %.2f" % most if most else "")
+        problems.append("%s: %s takes %.3f times %s's, limit %.2f" % (what, name, ratio, base, most))
+    return "%s %.4g (%.3f x %s%s)" % (name, value, ratio, base, ", limit %.2f" % most if most else "")
 
 
-def medians(rounds):
-    return {name: h.median([x for r in rs for x in r]) for name, rs in rounds.items()}
+def show(details, problems, what, unit, rounds, limits):
+    """limits: {name: (base, most)}; the others are shown beside bare."""
+    parts = ["bare %.4g %s" % (h.median([x for r in rounds["bare"] for x in r]), unit)]
+    for name in [n for n in rounds if n != "bare"]:
+        base, most = limits.get(name, ("bare", None))
+        parts.append(judge(details, problems, what, rounds, name, base, most))
+    details["lines"].append("%s: %s" % (what, "; ".join(parts)))
 
 
 def timeline_cost(details):
@@ -86,18 +96,19 @@ def timeline_cost(details):
         settings = [("bare", h.BARE, {}), ("discard", h.BARE, {}, program + ["discard", cupti])]
         settings += [(m, h.PRELOADED, recording(m, folder)) for m in MODES]
         settings += [("off", h.PRELOADED, {"TURBO_TIMELINE": "off"})]
-        with Players(program, settings) as players:
-            for part, unit, limits in (("launch", "ns", {("kernel", "discard"): 1.05}),
-                                       ("graph", "us", {("kernel", "bare"): 1.01}),
-                                       ("bound", "us", {("kernel", "bare"): 1.01, ("sampled", "bare"): 1.01})):
-                m = medians(players.one_by_one(part, 4))
-                parts = ["bare %.4g %s" % (m["bare"], unit)]
-                for name in [n for n in m if n != "bare"]:
-                    base = "discard" if (name, "discard") in limits else "bare"
-                    parts.append(judge(details, problems, part, base, m[base], name, m[name], limits.get((name, base))))
-                details["lines"].append("%s: %s" % (part, "; ".join(parts)))
+        with Players(program, settings, cores=same_cores()) as players:
+            for part, unit, limits in (("launch", "ns", {"kernel": ("discard", 1.05)}),
+                                       ("graph", "us", {"kernel": ("bare", 1.01)}),
+                                       ("bound", "us", {"kernel": ("bare", 1.01), "sampled": ("bare", 1.01)})):
+                show(details, problems, part, unit, players.one_by_one(part, 5), limits)
             players.end()
     return problems
+
+
+def same_cores():
+    """Processes that take turns run on the same half of the machine: cores differ."""
+    cores = sorted(os.sched_getaffinity(0))
+    return set(cores[len(cores) // 2:]) if len(cores) >= 8 else None
 
 
 def timeline_train(details):
@@ -106,20 +117,18 @@ def timeline_train(details):
     with tempfile.TemporaryDirectory() as folder:
         settings = [("bare", h.BARE, {})] + [(m, h.PRELOADED, recording(m, folder)) for m in MODES]
         settings += [("profiler_cuda", h.BARE, {"PROFILER": "cuda"}), ("profiler_all", h.BARE, {"PROFILER": "all"})]
-        with Players(script, settings, limit=250) as players:
-            for part, rounds in (("cpu", 5), ("gpu", 3), ("graph", 3)):
+        with Players(script, settings, limit=250, cores=same_cores()) as players:
+            for part, rounds in (("cpu", 7), ("gpu", 3), ("graph", 3)):
                 players.together("prepare_" + part)
-                m = medians(players.one_by_one("time_" + part, rounds))
-                limits = {} if part == "cpu" else {"kernel": 1.01, "sampled": 1.01}
-                parts = ["bare %.2f ms" % m["bare"]]
-                parts += [judge(details, problems, part, "bare", m["bare"], n, m[n], limits.get(n)) for n in m if n != "bare"]
-                details["lines"].append("%s: %s" % (part, "; ".join(parts)))
+                r = players.one_by_one("time_" + part, rounds)
+                show(details, problems, part, "ms", r,
+                     {} if part == "cpu" else {"kernel": ("bare", 1.01), "sampled": ("bare", 1.01)})
                 if part == "cpu":
-                    added = {n: m[n] - m["bare"] for n in m}
+                    added = {n: ratios(r, n, "bare") - 1 for n in r}
                     for other, share in (("profiler_cuda", 0.5), ("profiler_all", 0.1)):
                         if added["kernel"] > share * added[other]:
-                            problems.append("cpu: kernel adds %.2f ms, limit %.1f of the %.2f ms that %s adds" %
-                                            (added["kernel"], share, added[other], other))
+                            problems.append("cpu: kernel adds %.1f %%, limit %.1f of the %.1f %% that %s adds" %
+                                            (100 * added["kernel"], share, 100 * added[other], other))
             losses = players.together("losses")
             if any(x != losses["bare"] for x in losses.values()):
                 problems.append("losses differ")
@@ -173,6 +182,35 @@ def timeline_profiler(details):
         if not rank["gaps"]["count"]:
             problems.append("the report knows of no gap")
         keep(details, folder, "profiler")
+    return problems
+
+
+def timeline_graphs(details):
+    """A CUDA graph is replayed while windows open and close, while torch.profiler comes and goes, and while `turbo record`
+    starts and stops: it gives the bare run's losses."""
+    problems, script = [], [sys.executable, os.path.join(h.HERE, "torch_timeline.py"), "--turns"]
+    with tempfile.TemporaryDirectory() as folder:
+        settings = [("bare", h.BARE, {"PROFILER": "cuda"})]
+        settings += [(m, h.PRELOADED, {"PROFILER": "cuda", **recording(m, folder)}) for m in MODES]
+        settings += [("off", h.PRELOADED, {"PROFILER": "", "TURBO_TIMELINE": "off"})]
+        settings += [("recorded", h.PRELOADED, {"PROFILER": "", "TURBO_TIMELINE": "off"})]
+        settings += [("nodes", h.PRELOADED, {"PROFILER": "cuda", **recording("kernel", folder, TURBO_TIMELINE_GRAPHS="nodes")})]
+        with Players(script, settings) as players:
+            players.together("prepare_graph")
+            for i in range(7):
+                if i % 3 == 1:
+                    pid = [p.child.pid for p in players.all if p.name == "recorded"][0]
+                    out, _, _ = turbo("record", str(pid), "-d", "1", "-o", folder)
+                players.together("time_graph")
+                time.sleep(1)
+            losses = players.together("losses")
+            for name, x in losses.items():
+                if x["graph"] != losses["bare"]["graph"]:
+                    problems.append("%s: losses differ" % name)
+            for name, r in players.end().items():
+                details["lines"] += ["%s: %s" % (name, x) for x in r["stderr"].splitlines() if x.startswith("libturbo")][:2]
+        rest = [(r["mode"], r["records"], r["gaps"]["count"]) for r in report(folder)["ranks"]]
+        details["lines"] += ["%s: %d records, %d gaps" % x for x in rest]
     return problems
 
 
@@ -253,4 +291,5 @@ def timeline_killed(details):
     return problems
 
 
-TESTS = [(f.__name__, f) for f in (timeline_cost, timeline_train, timeline_profiler, timeline_many, timeline_killed)]
+TESTS = [(f.__name__, f) for f in (timeline_cost, timeline_train, timeline_profiler, timeline_graphs, timeline_many,
+                                    timeline_killed)]

@@ -16,14 +16,15 @@ import harness as h
 
 
 class Player:
-    """One process. Its standard error goes to a file; `limit` is for its whole life."""
+    """One process. Its standard error goes to a file; `limit` is for its whole life. `cores`: where it may run."""
 
-    def __init__(self, name, args, mode, extra=None, limit=170):
+    def __init__(self, name, args, mode, extra=None, limit=170, cores=None):
         self.name, self.until = name, time.monotonic() + limit
         self.errors = tempfile.TemporaryFile(mode="w+", errors="replace")
         self.child = subprocess.Popen(args, env=h.environment(mode, extra), stdin=subprocess.PIPE,
                                       stdout=subprocess.PIPE, stderr=self.errors, text=True, cwd=h.ROOT,
-                                      start_new_session=True)
+                                      start_new_session=True,
+                                      preexec_fn=cores and (lambda: os.sched_setaffinity(0, cores)))
         self.lines, self.last = queue.Queue(), ""
         threading.Thread(target=self.read, daemon=True).start()
 
@@ -87,11 +88,11 @@ class Players:
     """settings: [(name, mode, environment)] for the same `args`, or (name, mode, environment, args) each.
     Use with `with`."""
 
-    def __init__(self, args, settings, limit=170):
+    def __init__(self, args, settings, limit=170, cores=None):
         self.all = []
         try:
             for name, mode, extra, *own in settings:
-                self.all.append(Player(name, own[0] if own else args, mode, extra, limit))
+                self.all.append(Player(name, own[0] if own else args, mode, extra, limit, cores))
             for p in self.all:
                 p.hear("READY")
         except BaseException:
