@@ -290,7 +290,7 @@ static void put_batch(struct cupti_record *const *record, unsigned n)
 		if (record[i]->kind == CUPTI_DRIVER || record[i]->kind == CUPTI_RUNTIME)
 			names_learn(record[i]->kind == CUPTI_RUNTIME, ((const struct cupti_call *)record[i])->callback);
 	if (!recording_begin()) {
-		recording_count(TIMELINE_COUNT_CUPTI_LOST, n);
+		recording_count(TIMELINE_COUNT_DROPPED, n);
 		return;
 	}
 	for (unsigned i = 0; i < n; i++)

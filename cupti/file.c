@@ -19,7 +19,8 @@
 #endif
 
 #define FLAGS (O_RDWR | O_CLOEXEC | O_NOFOLLOW)
-/* Names that are tried: files of earlier processes with our number lie where a container's pids begin anew. */
+/* Names that are tried: files of earlier processes with our number lie where a container's pids begin
+ * anew. */
 #define NAMES 10000
 #define RESERVE_TRIES 8
 

@@ -1,7 +1,8 @@
 /*
  * file.h - a timeline file as a file: made, reserved in full, mapped, let go.
  *
- * The name appears when the file is whole, where the file system can do that; no descriptor is kept. One thread.
+ * The name appears when the file is whole, where the file system can do that; no descriptor is kept. One
+ * thread.
  */
 #ifndef TURBO_TIMELINE_FILE_H
 #define TURBO_TIMELINE_FILE_H
@@ -23,12 +24,13 @@ struct file {
 };
 
 /*
- * A file of `bytes` zeros in `dir` (absolute or not), mode 0600, every byte of it reserved, so that no store into the mapping meets a full disk. Leaves at least as much free as it takes.
- * 0, or the error: ENOSPC, EDQUOT and EFBIG say that a smaller one may do.
+ * A file of `bytes` zeros in `dir` (absolute or not), mode 0600, every byte of it reserved, so that no store
+ * into the mapping meets a full disk. Leaves at least as much free as it takes. 0, or the error: ENOSPC,
+ * EDQUOT and EFBIG say that a smaller one may do.
  */
 int file_make(struct file *f, const char *dir, uint64_t bytes);
-/* Its content is complete: gives it its name, a new one, and closes the descriptor. 0, or the error; EAGAIN: another
- * file_make() makes one that has its name from the start. */
+/* Its content is complete: gives it its name, a new one, and closes the descriptor. 0, or the error; EAGAIN:
+ * another file_make() makes one that has its name from the start. */
 int file_publish(struct file *f);
 /* Makes nothing of it: unmaps, closes and removes. */
 void file_drop(struct file *f);

@@ -70,9 +70,9 @@ static uint64_t place(struct timeline_table *t, uint64_t at, uint64_t capacity, 
 }
 
 /*
- * A job has some thousand kernels with some hundred bytes of name each, and as many grids as it has shapes. With the
- * 256 MiB that a ring has by default there are 8 MiB of names, 131072 entries and clock pairs for 18 hours; a 14th
- * in all goes into tables.
+ * A job has some thousand kernels with some hundred bytes of name each, and as many grids as it has shapes.
+ * With the 256 MiB that a ring has by default there are 8 MiB of names, 131072 entries and clock pairs for 18
+ * hours; a 14th in all goes into tables.
  */
 void header_layout(struct timeline_header *h, uint64_t ring_bytes)
 {

@@ -14,10 +14,11 @@
 #define NAP_NS 20000
 
 /*
- * The holder's thread number in the low half, 0: nobody; how often it changed hands in the high one, so that a
- * hold that was looked at is not mistaken for a later one. Acquire when taken, release when left: the holder sees
- * what the one before did. A holder that ended without leaving (cancelled in a callback) is found by its thread
- * number, which the kernel no longer knows; what it had stored is visible, for its end is ordered by the kernel.
+ * The holder's thread number in the low half, 0: nobody; how often it changed hands in the high one, so that
+ * a hold that was looked at is not mistaken for a later one. Acquire when taken, release when left: the
+ * holder sees what the one before did. A holder that ended without leaving (cancelled in a callback) is found
+ * by its thread number, which the kernel no longer knows; what it had stored is visible, for its end is
+ * ordered by the kernel.
  */
 static _Atomic uint64_t hold;
 /* A hold that was waited for in vain: while it lasts nobody waits for it again. Relaxed. */

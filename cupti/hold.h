@@ -1,8 +1,8 @@
 /*
  * hold.h - one writer of the recording at a time, without a lock that could be lost.
  *
- * The holder may end without leaving, or be interrupted by a handler that wants to hold as well; neither makes others
- * wait for ever. All keep errno.
+ * The holder may end without leaving, or be interrupted by a handler that wants to hold as well; neither
+ * makes others wait for ever. All keep errno.
  */
 #ifndef TURBO_TIMELINE_HOLD_H
 #define TURBO_TIMELINE_HOLD_H

@@ -1,10 +1,10 @@
 /*
  * intern.h - the tables of a timeline file that only grow: names, entries, lanes.
  *
- * What is looked up again is found in hash tables in private memory, made at the start and never grown. An element
- * is complete in the file before it counts there, so that a reader of a live file, or of one whose writer was
- * killed, sees whole ones. One thread at a time; one that vanishes in the middle leaves nothing worse than an
- * element twice.
+ * What is looked up again is found in hash tables in private memory, made at the start and never grown. An
+ * element is complete in the file before it counts there, so that a reader of a live file, or of one whose
+ * writer was killed, sees whole ones. One thread at a time; one that vanishes in the middle leaves nothing
+ * worse than an element twice.
  */
 #ifndef TURBO_TIMELINE_INTERN_H
 #define TURBO_TIMELINE_INTERN_H
@@ -26,7 +26,8 @@ struct intern_table {
 	struct timeline_table *shown; /* in the header; written only */
 };
 
-/* A name by where its caller keeps it: the same string each time, as a rule; looked at before it is believed. */
+/* A name by where its caller keeps it: the same string each time, as a rule; looked at before it is
+ * believed. */
 struct intern_seen {
 	const char *where;
 	uint32_t name;
@@ -45,8 +46,8 @@ struct intern {
 	uint64_t bytes;
 };
 
-/* `file`: the mapping of a file whose header has its tables laid out and empty. Writes the elements that every file
- * has. false: no memory. */
+/* `file`: the mapping of a file whose header has its tables laid out and empty. Writes the elements that
+ * every file has. false: no memory. */
 bool intern_start(struct intern *in, void *file);
 void intern_end(struct intern *in);
 

@@ -1,9 +1,9 @@
 /*
  * recording.c - see recording.h.
  *
- * Only the ring's holder touches `ring`, the mapping and the tables. The file shows what it does in the order that
- * record.h gives, so the process may be killed after any store; a holder whose thread is gone has left, for the next
- * one, nothing worse than a record that is not shown.
+ * Only the ring's holder touches `ring`, the mapping and the tables. The file shows what it does in the order
+ * that record.h gives, so the process may be killed after any store; a holder whose thread is gone has left,
+ * for the next one, nothing worse than a record that is not shown.
  */
 #include "cupti/recording.h"
 
@@ -33,8 +33,8 @@ static struct {
 	char path[PATH_MAX];
 } ring;
 
-/* GIVEN_UP: the file system failed. DEAD: a forked child. Written by the holder and by the fork handler; relaxed,
- * because what matters is looked at again as holder. */
+/* GIVEN_UP: the file system failed. DEAD: a forked child. Written by the holder and by the fork handler;
+ * relaxed, because what matters is looked at again as holder. */
 enum state { CLOSED, OPEN, GIVEN_UP, DEAD };
 static _Atomic int state;
 
@@ -312,7 +312,8 @@ void recording_close(void)
 	if (was == CLOSED || was == DEAD)
 		return;
 	atomic_store_explicit(&state, CLOSED, memory_order_relaxed);
-	/* In vain: the file stays mapped under whoever holds it, for the next recording_open() or the process's end. */
+	/* In vain: the file stays mapped under whoever holds it, for the next recording_open() or the process's
+	 * end. */
 	if (hold_take()) {
 		if (ring.header)
 			end_file();

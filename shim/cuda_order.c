@@ -1,7 +1,7 @@
 /*
- * cuda_order.c - waiting for streams and events: counted, and told to the recorder of
- * TURBO_DEVMEM_TRACE and, where the program waits, to the timeline. Every call goes to the driver as it is; an error
- * that lasts is told to the policy.
+ * cuda_order.c - waiting for streams and events: counted, and told to the recorder of TURBO_DEVMEM_TRACE and,
+ * where the program waits, to the timeline. Every call goes to the driver as it is; an error that lasts is
+ * told to the policy.
  */
 #include <cuda.h>
 

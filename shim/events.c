@@ -1,13 +1,14 @@
 /*
  * events.c - the queue behind events.h: bounded, many tellers, one drainer.
  *
- * A cell has a turn: 2 L while it is free for lap L, 2 L + 1 once that lap's event is in it. A teller takes a position
- * by moving `tail` on, stores its words and makes the turn odd; the drainer takes them and makes it the next lap's.
+ * A cell has a turn: 2 L while it is free for lap L, 2 L + 1 once that lap's event is in it. A teller takes a
+ * position by moving `tail` on, stores its words and makes the turn odd; the drainer takes them and makes it
+ * the next lap's.
  *
- * Nobody waits for a teller that has taken its position and was stopped, or left by longjmp() or with its thread:
- * after a second the drainer gives the cell to the next lap. Should that teller go on after all, its words may mix
- * with the next one's. So all words are atomic, and one of them is a sum over the others that is the position's own:
- * an event whose sum is wrong is not delivered.
+ * Nobody waits for a teller that has taken its position and was stopped, or left by longjmp() or with its
+ * thread: after a second the drainer gives the cell to the next lap. Should that teller go on after all, its
+ * words may mix with the next one's. So all words are atomic, and one of them is a sum over the others that
+ * is the position's own: an event whose sum is wrong is not delivered.
  */
 #include "events.h"
 

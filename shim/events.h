@@ -25,8 +25,8 @@ struct event {
 	uint64_t value;
 	uint32_t id;     /* enum event_id */
 	uint32_t thread; /* Linux thread id */
-	/* Of collectives: number in the communicator (sends and receives apart), communicator's number (nccl_comm.h),
-	 * and ncclDataType_t, below 65536. */
+	/* Of collectives: number in the communicator (sends and receives apart), communicator's number
+	 * (nccl_comm.h), and ncclDataType_t, below 65536. */
 	uint32_t sequence, detail, type;
 	const char *name; /* NULL: the name in events.def; else a string that lives for ever */
 	bool failed;
@@ -49,8 +49,8 @@ static inline uint64_t events_begin(void)
 }
 
 /*
- * Telling. Any thread and any signal handler; keeps errno; allocates nothing, takes no lock, never waits. A thread
- * that vanishes in the middle costs its own event.
+ * Telling. Any thread and any signal handler; keeps errno; allocates nothing, takes no lock, never waits. A
+ * thread that vanishes in the middle costs its own event.
  */
 void events_tell(const struct event *e);
 /* This thread's `id`, from `since` until now; `name` as in struct event. */
@@ -62,15 +62,15 @@ static inline void events_end(enum event_id id, uint64_t since, uint64_t value, 
 		events_tell_span(id, since, value, NULL, failed);
 }
 
-/* The recorder's side: these four by one thread at a time. What an earlier recording left is thrown away at the start;
- * false: no memory. */
+/* The recorder's side: these four by one thread at a time. What an earlier recording left is thrown away at
+ * the start; false: no memory. */
 bool events_start(void);
 /* Nothing more is wanted; what was told can still be drained. */
 void events_stop(void);
 /* Takes up to `most` events out, in the order in which they were begun to be told; returns how many. */
 unsigned events_drain(struct event *to, unsigned most);
-/* How many were not delivered since the last call: there was no room, or their thread did not finish telling them
- * within a second. */
+/* How many were not delivered since the last call: there was no room, or their thread did not finish telling
+ * them within a second. */
 uint64_t events_lost(void);
 /* Nobody records in a forked child. Async-signal-safe. */
 void events_fork_child(void);

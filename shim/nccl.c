@@ -1,9 +1,9 @@
 /*
  * nccl.c - NCCL's collectives, sends and receives: counted in their communicator, and told to the timeline.
  *
- * As in nccl_register.c the bodies go on to the copy of NCCL that the call is for. Nothing of a call is looked at while
- * nobody records. nccl.h may be missing at build time; handles are pointers, enumerations and results ints in every
- * version.
+ * As in nccl_register.c the bodies go on to the copy of NCCL that the call is for. Nothing of a call is
+ * looked at while nobody records. nccl.h may be missing at build time; handles are pointers, enumerations and
+ * results ints in every version.
  */
 #include <stddef.h>
 #include <stdint.h>
@@ -102,8 +102,8 @@ static void end(const struct call *call, void *handle, const void *caller, const
 
 /* ---- bodies ---- */
 
-/* `params` in parentheses, with comm, count and type among them; `args` the same without types. The second of a pair is
- * the name that NCCL gives to tools which take the first. */
+/* `params` in parentheses, with comm, count and type among them; `args` the same without types. The second of
+ * a pair is the name that NCCL gives to tools which take the first. */
 #define CALL(symbol, name, order, params, args)                              \
 	TURBO_EXPORT int symbol params;                                          \
 	TURBO_EXPORT int symbol params                                           \

@@ -14,8 +14,8 @@
 #define GONE 1u
 
 struct nccl_comm {
-	/* Moved from FREE or GONE to a handle by compare-and-swap, back to GONE by nccl_comm_gone(). Release when the
-	 * rest is the new one's; acquire. */
+	/* Moved from FREE or GONE to a handle by compare-and-swap, back to GONE by nccl_comm_gone(). Release when
+	 * the rest is the new one's; acquire. */
 	_Atomic uintptr_t handle;
 	_Atomic uint32_t number;             /* relaxed; 0: never used */
 	_Atomic uint32_t calls[NCCL_ORDERS]; /* relaxed */
@@ -35,7 +35,8 @@ _Static_assert(COMMS == 1 << (64 - 55), "home_of() gives an index");
 /* An element of its own for `handle`, in place of `was`. */
 static bool claim(struct nccl_comm *c, uintptr_t was, uintptr_t handle)
 {
-	/* Not to be found by its handle before it is the new one's: GONE + 1 is nobody's, for handles are aligned. */
+	/* Not to be found by its handle before it is the new one's: GONE + 1 is nobody's, for handles are
+	 * aligned. */
 	if (!atomic_compare_exchange_strong_explicit(&c->handle, &was, GONE + 1, memory_order_acquire,
 												 memory_order_relaxed))
 		return false;

@@ -1,6 +1,6 @@
 /*
- * tell_wait.h - a call of the program that waits for the device has returned: told to the timeline. While nobody
- * records that is one load and a branch. Keeps errno.
+ * tell_wait.h - a call of the program that waits for the device has returned: told to the timeline. While
+ * nobody records that is one load and a branch. Keeps errno.
  */
 #ifndef TURBO_TELL_WAIT_H
 #define TURBO_TELL_WAIT_H

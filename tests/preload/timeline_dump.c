@@ -16,7 +16,7 @@ static const char *const kinds[TIMELINE_KINDS] = {"none",  "kernel",     "copy",
 												  "event", "collective", "gap",  "counter"};
 static const char *const counts[] = {"records",  "overwritten", "cupti_lost", "zero_time",  "backwards",
 									 "unknown",  "events_lost", "no_buffer",  "bad_buffer", "table_full",
-									 "launches", "sampled_on",  "sampled"};
+									 "launches", "sampled_on",  "sampled",    "dropped"};
 static const char *const modes[] = {"off", "sampled", "kernel", "launch"};
 
 static struct {

@@ -135,7 +135,7 @@ def sample(ranks=1, steps=240, hostile=False, unseen=True, seed=1):
             "cupti_version": 130001, "driver_version": 13000, "start": -5 * MS, "end": window + MS if rank % 3 else None, "live": False,
             "records": 1612345 + rank, "damaged": 0, "sampled_share": 1,
             "lost": {"overwritten": 120034 if rank == 1 else 0, "cupti_lost": 0, "zero_time": 12 if rank == 0 else 0, "backwards": 0, "unknown": 0,
-                     "events_lost": 0, "no_buffer": 0, "bad_buffer": 0, "table_full": 0},
+                     "events_lost": 0, "no_buffer": 0, "bad_buffer": 0, "table_full": 0, "dropped": 0},
             "gaps": {"count": 1, "ns": int(window * 0.04), "longest": [{"start": int(window * 0.4), "duration": int(window * 0.04),
                      "reason": HOSTILE[2] if hostile else "another CUPTI client: torch.profiler"}]} if unseen else {"count": 0, "ns": 0, "longest": []},
             "launches": True, "launch_count": 801000, "launch_delay_p50_ns": 48000,

@@ -93,7 +93,7 @@ static void put_losses(struct json *j, const struct report_rank *r)
 		{TIMELINE_COUNT_ZERO_TIME, "zero_time"},     {TIMELINE_COUNT_BACKWARDS, "backwards"},
 		{TIMELINE_COUNT_UNKNOWN, "unknown"},         {TIMELINE_COUNT_EVENTS_LOST, "events_lost"},
 		{TIMELINE_COUNT_NO_BUFFER, "no_buffer"},     {TIMELINE_COUNT_BAD_BUFFER, "bad_buffer"},
-		{TIMELINE_COUNT_TABLE_FULL, "table_full"},
+		{TIMELINE_COUNT_TABLE_FULL, "table_full"},   {TIMELINE_COUNT_DROPPED, "dropped"},
 	};
 	json_key(j, "lost");
 	json_open(j, '{');

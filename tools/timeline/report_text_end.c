@@ -46,6 +46,7 @@ static void losses(const struct text *t, const struct report_rank *r, const char
 		[TIMELINE_COUNT_NO_BUFFER] = "%s times there was no buffer for CUPTI: records are missing",
 		[TIMELINE_COUNT_BAD_BUFFER] = "%s of CUPTI's buffers could not be read to their end",
 		[TIMELINE_COUNT_TABLE_FULL] = "%s records have lost their name or stream: a table was full",
+		[TIMELINE_COUNT_DROPPED] = "%s records could not be written to the file",
 	};
 	for (unsigned i = 0; i < TIMELINE_COUNTS; i++)
 		if (said[i] && r->lost[i])

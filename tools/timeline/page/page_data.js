@@ -217,6 +217,7 @@ const LOSSES = {
 	no_buffer: 'buffers were asked for in vain by CUPTI',
 	bad_buffer: 'buffers could not be read to their end',
 	table_full: 'records have a substitute for their name, because a table was full',
+	dropped: 'records could not be written to the file',
 };
 
 // One row a rank and cause.
