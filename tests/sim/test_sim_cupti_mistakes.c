@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "common/simtest.h"
+#include "sim.h"
 #include "sim_cupti.h"
 #include "tests/gpu/common/cupti_client.h"
 
@@ -167,6 +168,45 @@ static void a_forked_child_has_no_cupti(void **state)
 	assert_int_equal(status, 0);
 }
 
+static void finalized_in_callback(void *user, CUpti_CallbackDomain domain, CUpti_CallbackId id,
+								  const void *call)
+{
+	(void)domain;
+	(void)id;
+	if (((const CUpti_CallbackData *)call)->callbackSite == CUPTI_API_EXIT)
+		*(CUptiResult *)user = cuptiFinalize();
+}
+
+static void a_graph_does_not_outlive_cupti(void **state)
+{
+	(void)state;
+	CUcontext ctx;
+	CUstream s;
+	CUgraph graph;
+	CUgraphExec exec;
+	CUpti_SubscriberHandle subscriber;
+	CUptiResult finalized = CUPTI_ERROR_UNKNOWN;
+	ok(cuCtxCreate_v2(&ctx, 0, 0));
+	s = st_stream(CU_STREAM_NON_BLOCKING);
+	ok(cuStreamBeginCapture_v2(s, CU_STREAM_CAPTURE_MODE_GLOBAL));
+	ok(cuMemsetD8Async(dev, 0, 16, s));
+	ok(cuStreamEndCapture(s, &graph));
+	ok(cuGraphInstantiateWithFlags(&exec, graph, 0));
+	cupti_ok(cuptiActivityEnable(KERNEL));
+	ok(cuGraphLaunch(exec, s));
+	ok(cuGraphLaunch(exec, s));
+	ok(cuStreamSynchronize(s));
+	cupti_ok(cuptiSubscribe(&subscriber, finalized_in_callback, &finalized));
+	cupti_ok(cuptiEnableDomain(1, subscriber, CUPTI_CB_DOMAIN_DRIVER_API));
+	ok(cuStreamQuery(s));
+	cupti_ok(finalized);
+	uint64_t before = sim_errors();
+	fails(cuGraphLaunch(exec, s), CUDA_ERROR_LAUNCH_FAILED);
+	fails(cuCtxSynchronize(), CUDA_ERROR_LAUNCH_FAILED);
+	assert_int_equal(sim_errors() - before, 1);
+	ok(cuCtxDestroy_v2(ctx));
+}
+
 int main(void)
 {
 	simtest_only_sim();
@@ -177,6 +217,7 @@ int main(void)
 		cmocka_unit_test(detaching_amid_work_is_a_mistake),
 		cmocka_unit_test(an_ended_subscription_is_a_mistake),
 		cmocka_unit_test(a_forked_child_has_no_cupti),
+		cmocka_unit_test(a_graph_does_not_outlive_cupti),
 	};
 	return cmocka_run_group_tests(tests, setup, teardown);
 }

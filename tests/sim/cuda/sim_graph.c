@@ -14,6 +14,7 @@ struct exec {
 	struct sim_cmd **cmds;
 	int count;
 	uint32_t id;         /* for a tracer */
+	unsigned traced;     /* sim_trace_epoch() of a launch; 0: never launched under a tracer */
 	struct sim_op *last; /* launches of one executable graph follow each other */
 };
 
@@ -250,6 +251,19 @@ CUresult cuGraphExecUpdate_v2(CUgraphExec exec, CUgraph graph, CUgraphExecUpdate
 	return result;
 }
 
+/* What CUPTI has made of a graph does not survive cuptiFinalize: seen on an H200. Which error it is was not. */
+static CUresult launch_traced(struct exec *x, struct sim_ctx *ctx)
+{
+	unsigned now = sim_trace_epoch();
+	if (x->traced && x->traced != now) {
+		sim_complain("launch of a graph that was launched before cuptiFinalize");
+		sim_ctx_stick(ctx, CUDA_ERROR_LAUNCH_FAILED);
+		return CUDA_ERROR_LAUNCH_FAILED;
+	}
+	x->traced = now;
+	return CUDA_SUCCESS;
+}
+
 static CUresult launch(bool per_thread, CUgraphExec exec, CUstream stream)
 {
 	struct exec *x = (struct exec *)exec;
@@ -259,6 +273,8 @@ static CUresult launch(bool per_thread, CUgraphExec exec, CUstream stream)
 	struct sim_op *op = NULL;
 	sim_lock();
 	CUresult result = sim_stream_get(stream, per_thread, &s);
+	if (result == CUDA_SUCCESS && !s->capture)
+		result = launch_traced(x, s->ctx);
 	/* An empty node first: it waits for the launch before this one. */
 	if (result == CUDA_SUCCESS && !s->capture)
 		result = sim_submit_after(s, sim_cmd_new(CMD_NOP), &x->last, x->last ? 1 : 0, &op);

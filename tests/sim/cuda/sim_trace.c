@@ -8,6 +8,12 @@
 
 /* Who is told; release-stored by sim_trace_attach, read by every call. */
 static const struct sim_tracer *attached;
+static unsigned epoch; /* relaxed atomic */
+
+unsigned sim_trace_epoch(void)
+{
+	return __atomic_load_n(&attached, __ATOMIC_ACQUIRE) ? __atomic_load_n(&epoch, __ATOMIC_RELAXED) : 0;
+}
 
 uint64_t sim_trace_now(void)
 {
@@ -189,6 +195,8 @@ static bool stream(CUcontext handle, CUstream which, bool per_thread, uint32_t *
 const struct sim_trace_driver *sim_trace_attach(const struct sim_tracer *tracer)
 {
 	static const struct sim_trace_driver driver = {started, sim_in_child, current, context, stream};
+	if (tracer && !__atomic_load_n(&attached, __ATOMIC_ACQUIRE))
+		__atomic_add_fetch(&epoch, 1, __ATOMIC_RELAXED);
 	__atomic_store_n(&attached, tracer, __ATOMIC_RELEASE);
 	return &driver;
 }
