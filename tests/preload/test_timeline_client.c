@@ -145,42 +145,15 @@ static void recording_again(void)
 	assert_null(enabled);
 }
 
-static int of_grid(uint32_t grid)
-{
-	int number = 0;
-	for (int i = 0; i < session.kernels && i < KERNEL_MAX; i++)
-		number += session.kernel[i].grid == grid;
-	return number;
-}
-
-static int in_graphs(void)
-{
-	int number = 0;
-	for (int i = 0; i < session.kernels && i < KERNEL_MAX; i++)
-		number += session.kernel[i].graph != 0;
-	return number;
-}
-
-/* Kernels of one launch of the graph have one correlation and different nodes. */
-static int doubles(void)
-{
-	int number = 0;
-	for (int i = 0; i < session.kernels && i < KERNEL_MAX; i++)
-		for (int j = 0; j < i; j++)
-			number += session.kernel[i].correlation == session.kernel[j].correlation &&
-					  session.kernel[i].node == session.kernel[j].node;
-	return number;
-}
-
 static void session_is_whole(void)
 {
 	const int nodes = STEPS / GRAPH_STEPS * NODES;
 	assert_int_equal(session.strangers, 0);
 	assert_int_equal(session.missing, 0);
 	assert_int_equal(session.dropped, 0);
-	assert_int_equal(of_grid(PROFILED), STEPS + nodes);
-	assert_int_equal(in_graphs(), nodes);
-	assert_int_equal(doubles(), 0);
+	assert_int_equal(client_of_grid(PROFILED), STEPS + nodes);
+	assert_int_equal(client_in_graphs(), nodes);
+	assert_int_equal(client_doubles(), 0);
 	assert_int_equal(session.empty, 0);
 	assert_int_equal(session.orphans, 0);
 	assert_int_equal(session.disordered, 0);
@@ -197,7 +170,7 @@ static void one_session(void)
 	work();
 	client_stop();
 	session_is_whole();
-	assert_int_equal(of_grid(UNPROFILED), 0);
+	assert_int_equal(client_of_grid(UNPROFILED), 0);
 	assert_int_equal(session.launches, STEPS);
 	assert_int_equal(session.callbacks, STEPS);
 	assert_int_equal(session.waits, STREAMS);
@@ -292,7 +265,7 @@ static void while_other_threads_launch(void **state)
 		assert_in_range(session.missing, 0, THREADS);
 		assert_int_equal(session.strangers, 0);
 		assert_int_equal(session.dropped, 0);
-		assert_int_equal(of_grid(PROFILED), STEPS + STEPS / GRAPH_STEPS * NODES);
+		assert_int_equal(client_of_grid(PROFILED), STEPS + STEPS / GRAPH_STEPS * NODES);
 		assert_int_equal(session.copies, STEPS);
 	}
 	__atomic_store_n(&stop, true, __ATOMIC_RELEASE);

@@ -73,4 +73,10 @@ void client_teardown(void (*launch)(void));
 void client_use_own_clock(void);
 uint64_t client_now(void);
 
+/* Kernels of the newest session: with that grid, of graphs, and pairs that cannot be told apart by
+ * correlation and node. */
+int client_of_grid(uint32_t grid);
+int client_in_graphs(void);
+int client_doubles(void);
+
 #endif

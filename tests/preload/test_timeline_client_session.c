@@ -265,3 +265,31 @@ void client_teardown(void (*launch)(void))
 	assert_true(__atomic_load_n(&detached, __ATOMIC_ACQUIRE));
 	cupti_ok(detach_result);
 }
+
+/* ---- questions ---- */
+
+int client_of_grid(uint32_t grid)
+{
+	int number = 0;
+	for (int i = 0; i < session.kernels && i < KERNEL_MAX; i++)
+		number += session.kernel[i].grid == grid;
+	return number;
+}
+
+int client_in_graphs(void)
+{
+	int number = 0;
+	for (int i = 0; i < session.kernels && i < KERNEL_MAX; i++)
+		number += session.kernel[i].graph != 0;
+	return number;
+}
+
+int client_doubles(void)
+{
+	int number = 0;
+	for (int i = 0; i < session.kernels && i < KERNEL_MAX; i++)
+		for (int j = 0; j < i; j++)
+			number += session.kernel[i].correlation == session.kernel[j].correlation &&
+					  session.kernel[i].node == session.kernel[j].node;
+	return number;
+}
