@@ -413,12 +413,12 @@ FUZZ_FLAGS := -std=gnu11 -O1 -g $(WARN) -D_GNU_SOURCE= -fno-omit-frame-pointer -
 $(FUZZ_DIR)/fuzz_trace: $(FUZZ_C) $(wildcard tools/timeline/*.h cupti/record.h)
 	$(call say,LD,$@)
 	@mkdir -p $(@D)/corpus
-	$(Q)clang $(FUZZ_FLAGS) -fsanitize=fuzzer,address,undefined -fno-sanitize-recover=all -o $@ $(FUZZ_C) -ldl -lz -lm
+	$(Q)clang $(FUZZ_FLAGS) -fsanitize=fuzzer,address,undefined,float-cast-overflow -fno-sanitize-recover=all -o $@ $(FUZZ_C) -ldl -lz -lm
 
 ## fuzz                 feed broken timelines to what reads them, for FUZZ_S seconds (clang)
 .PHONY: fuzz fuzz-seeds
 fuzz: $(FUZZ_DIR)/fuzz_trace
-	$(Q)ASAN_OPTIONS=detect_leaks=1 nice $< -max_total_time=$(FUZZ_S) -max_len=8192 -timeout=20 -rss_limit_mb=1024 \
+	$(Q)ASAN_OPTIONS=detect_leaks=1 nice $< -max_total_time=$(FUZZ_S) -max_len=73728 -timeout=20 -rss_limit_mb=1024 \
 		-print_final_stats=1 -artifact_prefix=$(FUZZ_DIR)/ $(FUZZ_DIR)/corpus tests/fuzz/corpus
 
 fuzz-seeds:

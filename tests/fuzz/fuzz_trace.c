@@ -1,5 +1,6 @@
 /*
- * fuzz_trace.c - a timeline file of any bytes: opened, walked and exported in every format, it must do no harm.
+ * fuzz_trace.c - a timeline file of any bytes: opened, walked, reported and exported in every format, it must do
+ * no harm.
  *
  * With libFuzzer (`make fuzz`), or with a main() of its own that replays the files and folders it is given.
  */
@@ -12,6 +13,7 @@
 #include <unistd.h>
 
 #include "tools/timeline/export.h"
+#include "tools/timeline/report.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
@@ -101,6 +103,26 @@ static void export_all(struct trace *t)
 	}
 }
 
+/* Twice, as two ranks; the second time in a window. */
+static void report_all(struct trace *t)
+{
+	static FILE *nowhere;
+	struct trace *two[] = {t, t};
+	uint64_t first = 0, last = 0;
+	if (!nowhere)
+		nowhere = fopen("/dev/null", "w");
+	MUST(nowhere);
+	trace_span(t, &first, &last);
+	for (unsigned round = 0; round < 2; round++) {
+		const struct report_options o = {.window_end = round ? (last - first) / 2 : 0};
+		struct report *r = report_make(two, 1 + round, &o);
+		MUST(r);
+		report_text(r, nowhere, REPORT_UTF8);
+		report_json(r, nowhere);
+		report_free(r);
+	}
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
 	static int fd = -1;
@@ -119,6 +141,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	check_tables(t);
 	walk(t);
 	export_all(t);
+	report_all(t);
 	trace_close(t);
 	return 0;
 }

@@ -26,18 +26,16 @@ static const struct {
 		{"sm90_xmma_gemm_bf16bf16_bf16f32_f32_tn_n_tilesize128x128x64_warpgroupsize1x1x1_execute_segment_k_off_"
 		 "kernel__5x_cublas",
 		 1024, 384, 60000},
-	[NORM] = {"_ZN2at6native12_GLOBAL__N_132vectorized_layer_norm_kernelIffEEviT0_PKT_S6_S6_PS3_S7_PS4_",
-			  8192, 128, 9000},
+	[NORM] = {"_ZN2at6native12_GLOBAL__N_128vectorized_layer_norm_kernelIffEEviT0_PKT_S5_S5_PS3_S6_", 8192,
+			  128, 9000},
 	[SOFTMAX] = {"_Z20softmax_warp_forwardIfLi10ELb0EEvPfPKfiii", 4096, 128, 12000},
 	[ADD] =
 		{"_ZN2at6native29vectorized_elementwise_kernelILi4ENS0_15CUDAFunctor_addIfEESt5arrayIPcLm3EEEEviT0_T1_",
 		 2048, 128, 5000},
-	[GELU] =
-		{"_ZN2at6native18elementwise_kernelILi128ELi4EZNS0_16GeluCUDAKernelERNS_18TensorIteratorBaseEEvEviT1_",
-		 2048, 128, 6000},
+	[GELU] = {"_ZN2at6native18elementwise_kernelILi128ELi4ENS0_11GeluFunctorEEEviT1_", 2048, 128, 6000},
 	[COPY_KERNEL] = {"_ZN2at6native27unrolled_elementwise_kernelINS0_13direct_copy_tEEEviT_", 512, 128, 800},
 	[REDUCE] = {"_ZN2at6native13reduce_kernelILi512ELi1EfEEvT1_", 256, 512, 7000},
-	[ADAM] = {"_ZN2at6native12_GLOBAL__N_125multi_tensor_apply_kernelINS1_22TensorListMetadataILi4EEEEEvT_",
+	[ADAM] = {"_ZN2at6native12_GLOBAL__N_125multi_tensor_apply_kernelINS1_18TensorListMetadataILi4EEEEEvT_",
 			  320, 512, 90000},
 };
 

@@ -103,25 +103,79 @@ static int64_t cupti_shift(const struct trace *t, const struct trace_event *e)
 	return shift > noise || shift < -noise ? shift : 0;
 }
 
+/*
+ * A gap is recorded when it begins, without a duration, and again, with the same start, when it ends. Without the
+ * second it lasted until the recording ended.
+ */
+#define GAPS_BEGUN 8
+
+struct delivery {
+	struct trace *trace;
+	const struct export_request *request;
+	void (*each)(void *arg, const struct trace_event *e);
+	void *arg;
+	struct trace_event begun[GAPS_BEGUN]; /* all of one start */
+	unsigned gaps;
+};
+
+/* What takes no time lies in the window that begins with it. */
+static void deliver(struct delivery *d, const struct trace_event *e)
+{
+	const struct export_request *q = d->request;
+	if (e->start < q->to && (e->start >= q->from || e->start + e->duration > q->from))
+		d->each(d->arg, e);
+}
+
+static void deliver_begun(struct delivery *d)
+{
+	uint64_t first, last;
+	for (unsigned i = 0; i < d->gaps; i++) {
+		struct trace_event *e = &d->begun[i];
+		if (trace_span(d->trace, &first, &last) && last > e->start)
+			e->duration = last - e->start;
+		deliver(d, e);
+	}
+	d->gaps = 0;
+}
+
+/* Holds back what has only begun. */
+static bool half_gap(struct delivery *d, const struct trace_event *e)
+{
+	if (d->gaps && e->start != d->begun[0].start)
+		deliver_begun(d);
+	if (e->kind != TIMELINE_GAP)
+		return false;
+	for (unsigned i = 0; i < d->gaps; i++)
+		if (d->begun[i].entry_index == e->entry_index) {
+			if (e->duration)
+				d->begun[i] = d->begun[--d->gaps];
+			return !e->duration;
+		}
+	if (e->duration || d->gaps == GAPS_BEGUN)
+		return false;
+	d->begun[d->gaps++] = *e;
+	return true;
+}
+
 void export_each(struct trace *t, const struct export_request *q, struct output *o,
 				 void (*each)(void *arg, const struct trace_event *e), void *arg)
 {
+	struct delivery d = {.trace = t, .request = q, .each = each, .arg = arg};
 	struct trace_event e;
 	uint64_t done = 0, all = trace_records(t);
 	trace_rewind(t);
 	while (!o->error && trace_next(t, &e)) {
 		if (++done % PROGRESS_EVERY == 0 && q->progress && !q->progress(q->arg, done, all))
 			break;
-		if (!(q->kinds & 1u << e.kind))
+		if (!(q->kinds & 1u << e.kind) || half_gap(&d, &e))
 			continue;
 		int64_t shift = cupti_shift(t, &e), start = (int64_t)e.start + shift;
 		e.start = start > 0 ? (uint64_t)start : 0;
 		if (e.start >= q->to && shift == 0)
 			break;
-		/* What takes no time lies in the window that begins with it. */
-		if (e.start < q->to && (e.start >= q->from || e.start + e.duration > q->from))
-			each(arg, &e);
+		deliver(&d, &e);
 	}
+	deliver_begun(&d);
 	if (q->progress)
 		q->progress(q->arg, all, all);
 }

@@ -54,8 +54,9 @@ static void close_bin(struct sweep *s)
 	}
 	s->total[0] += s->in_bin[0];
 	s->in_bin[0] = 0;
+	/* Nothing is drawn behind the last bin, so it does not end. */
 	s->bin++;
-	s->bin_end += s->bin_ns;
+	s->bin_end = s->bin < REPORT_BINS ? s->bin_end + s->bin_ns : UINT64_MAX;
 }
 
 static void account(struct sweep *s, unsigned mask, uint64_t from, uint64_t to)
@@ -72,8 +73,9 @@ void sweep_begin(struct sweep *s, uint64_t start)
 {
 	s->begun = true;
 	s->now = start;
-	s->bin = (unsigned)((start - s->origin) / s->bin_ns);
-	s->bin_end = s->origin + (s->bin + 1ull) * s->bin_ns;
+	uint64_t bin = (start - s->origin) / s->bin_ns;
+	s->bin = bin < REPORT_BINS ? (unsigned)bin : REPORT_BINS;
+	s->bin_end = s->bin < REPORT_BINS ? s->origin + (s->bin + 1ull) * s->bin_ns : UINT64_MAX;
 }
 
 void sweep_to(struct sweep *s, uint64_t time)
