@@ -36,6 +36,8 @@ static void test_bad_headers(void **state)
 		{AT(chunk_bytes), 32, 4, "damaged"},
 		{AT(device_count), 17, 4, "17 devices"},
 		{AT(mode), 9, 4, "mode 9"},
+		{AT(start_ns), UINT64_MAX, 8, "recorded from"},
+		{AT(end_ns), 1ull << 62, 8, "recorded from"},
 		{AT(ring_offset), 8, 8, "damaged"},
 		{AT(ring_offset), UINT64_MAX - 1, 8, "damaged"},
 		{AT(chunk_count), UINT32_MAX, 4, "damaged"},

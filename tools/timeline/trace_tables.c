@@ -68,13 +68,16 @@ bool trace_check_header(struct trace *t, char *why, size_t why_size)
 		REFUSE("it is damaged (%u devices)", h->device_count);
 	if (h->mode > TIMELINE_MODE_LAUNCH)
 		REFUSE("it is damaged (mode %u)", h->mode);
+	if (h->start_ns >= TRACE_TIME_MAX || h->end_ns >= TRACE_TIME_MAX)
+		REFUSE("it is damaged (recorded from %llu to %llu)", (ull)h->start_ns, (ull)h->end_ns);
 	if (h->ring_offset < TIMELINE_HEADER_BYTES || h->chunk_count > TRACE_CHUNKS_MAX ||
 		h->ring_offset > TRACE_TIME_MAX)
 		REFUSE("it is damaged (%u chunks at offset %llu)", h->chunk_count, (ull)h->ring_offset);
 	if (!check_tables(t, why, why_size))
 		return false;
-	if (h->rank < -1)
-		h->rank = -1;
+	h->rank = h->rank < -1 ? -1 : h->rank;
+	h->ranks = h->ranks < -1 ? -1 : h->ranks;
+	h->local_rank = h->local_rank < -1 ? -1 : h->local_rank;
 	take_texts(h);
 	return true;
 }
