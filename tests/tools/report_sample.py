@@ -88,10 +88,8 @@ def tally(name, count, ns, failed=0, value=0):
 
 
 def steps(rng, window, count, factor):
-    at = [int(window * 0.02)]
-    base = window * 0.95 / count
-    for i in range(count):
-        at.append(at[-1] + int(base * factor * rng.gauss(1, 0.012) * (2.2 if i == count // 3 else 1)))
+    base = window * 0.95 / (count + 2) * factor
+    at = [int(window * 0.02 + base * (i + (1.2 if i > count // 3 else 0) + rng.gauss(0, 0.008))) for i in range(count + 1)]
     each = sorted(b - a for a, b in zip(at, at[1:]))
     return {"inferred": True, "count": count, "anchor": COMPUTE[2][1], "median_ns": each[count // 2], "p99_ns": each[int(count * 0.99)],
             "min_ns": each[0], "max_ns": each[-1], "slow": sum(e > 1.5 * each[count // 2] for e in each), "start": at}
@@ -120,11 +118,11 @@ def gpu(rng, rank, window, options):
     }
 
 
-def sample(ranks=1, steps=240, hostile=False, unseen=True, seed=1):
+def sample(ranks=1, steps=240, hostile=False, unseen=True, straggler=True, seed=1):
     """A report of `ranks` ranks; hostile: names that try to leave their place in the document."""
     rng = random.Random(seed)
     window = 60 * 10**9
-    options = {"steps": steps, "unseen": unseen, "slow": 2 if ranks > 2 else -1}
+    options = {"steps": steps, "unseen": unseen, "slow": 2 if ranks > 2 and straggler else -1}
     command = HOSTILE[0] + " train.py" if hostile else "python train.py --config configs/llama-7b.yaml --fsdp"
     items = []
     for rank in range(ranks):

@@ -12,6 +12,7 @@ import report_sample  # noqa: E402
 
 BUILD = os.environ.get("BUILD", "build")
 SIZES = ((1280, False), (1280, True), (390, False), (390, True))
+written = set()  # pages of this run
 CATEGORIES = ("compute", "overlapped", "exposed", "memory")
 
 
@@ -30,8 +31,9 @@ class Check:
     def __init__(self, chromium, folder, name, report, width=1280, dark=False, **more):
         self.path = os.path.join(folder, name + ".html")
         self.name = f"{name} {width} {'dark' if dark else 'light'}"
-        if not os.path.exists(self.path):
+        if self.path not in written:
             write_page(self.path, report)
+            written.add(self.path)
         self.report = report
         self.page = browser.Page(chromium, self.path, width=width, dark=dark, **more)
         self.width = width
@@ -161,6 +163,15 @@ def exact_values(chromium, folder):
         check.page.key("Home")
         check.page.frames()
         check.that("whole time again", check.texts("#range")[0].startswith("0.00"), check.texts("#range"))
+        at = report["ranks"][0]["gpus"][0]["steps"]["start"]
+        step = 120
+        box = check.js("(() => { const b = document.querySelector('.strip canvas'); b.scrollIntoView({behavior: 'instant', block: 'center'});"
+                       "const r = b.getBoundingClientRect(); return {x: r.x, y: r.y, w: r.width}; })()")
+        for kind in ("mousePressed", "mouseReleased"):
+            check.page.mouse(kind, box["x"] + (step + 0.5) / 240 * box["w"], box["y"] + 5, button="left", buttons=1, clickCount=1)
+        check.page.frames()
+        shown = [float(t.split()[0]) for t in check.texts("#range")[0].split(" – ")]
+        check.that("a click on a step shows it", shown[0] * 1e9 < at[step] < at[step + 1] < shown[1] * 1e9, (shown, at[step:step + 2]))
         tables(check, report)
 
 
@@ -243,6 +254,9 @@ def media(chromium, folder):
         check.that("printed", pdf.startswith(b"%PDF") and len(pdf) > 50000, len(pdf))
         check.equal("dark again", check.js("document.documentElement.dataset.theme"), "dark")
         contrast(check)
+    with Check(chromium, folder, "eight", report) as check:
+        check.equal("the choice is kept", check.js("document.documentElement.dataset.theme"), "dark")
+        check.js("localStorage.clear()")
 
 
 def contrast(check):
@@ -264,6 +278,29 @@ def contrast(check):
         }})()""")
         poor = {name: round(ratio, 2) for name, ratio in ratios.items() if ratio < 1}
         check.equal(f"contrast in {theme}", poor, {})
+
+
+def long_run(chromium, folder):
+    """Twenty thousand steps, of ranks that began at different times."""
+    report = report_sample.sample(9, steps=20000, straggler=False)
+    for rank in report["ranks"][::2]:
+        steps = rank["gpus"][0]["steps"]
+        steps["start"] = steps["start"][7000:]
+        steps["count"] -= 7000
+    with Check(chromium, folder, "long", report) as check:
+        most = max(r["gpus"][0]["steps"]["count"] for r in report["ranks"])
+        check.equal("steps", check.js("Number(document.querySelector('.line-chart .series').dataset.steps)"), most)
+        off = check.js("[...document.querySelectorAll('#steps tbody tr')].map((r) => r.cells[7].textContent)")
+        check.that("the same steps are compared", set(off) <= {"+0.0\xa0%", "−0.0\xa0%", "+0.1\xa0%", "−0.1\xa0%"}, off)
+        drawn = check.js("""(() => {
+            const strip = document.querySelector('.strip canvas');
+            const copy = new OffscreenCanvas(strip.width, strip.height).getContext('2d', {willReadFrequently: true});
+            copy.drawImage(strip, 0, 0);
+            const row = strip.height / 9;
+            return [[0.1, 0], [0.1, 1], [0.5, 0], [0.9, 8]].map(([x, n]) => copy.getImageData(x * strip.width, (n + 0.4) * row, 1, 1).data[3]);
+        })()""")
+        check.equal("rows begin where their recording does", [alpha > 128 for alpha in drawn], [False, True, True, True])
+        check.page.screenshot(os.path.join(folder, "long.png"))
 
 
 def speed(chromium, folder):
@@ -303,6 +340,7 @@ def main():
             hostile_names(tab, folder)
             next_to_nothing(tab, folder)
             media(tab, folder)
+            long_run(tab, folder)
             speed(tab, folder)
         finally:
             tab.close()

@@ -116,7 +116,9 @@ function ticks(from, to, wanted) {
 }
 
 function median(values) {
-	return quantile([...values].sort((a, b) => a - b), 0.5);
+	const sorted = [...values].sort((a, b) => a - b);
+	const half = sorted.length >> 1;
+	return sorted.length % 2 ? sorted[half] : (sorted[half - 1] + sorted[half]) / 2;
 }
 
 // Nearest rank, as the report's own percentiles.

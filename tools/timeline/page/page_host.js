@@ -51,7 +51,7 @@ function showHost(ranks) {
 	const sum = (key) => sumOf(ranks, (rank) => rank.allocations?.[key]);
 	const facts = [
 		sum('count') > 0 && `${countText(sum('count'))} allocations by the driver took ${timeText(sum('ns'))} (${bytesText(sum('bytes'))}), `
-			+ `${countText(sum('late_count'))} of them in the second half; ${countText(sum('free_count'))} frees ${timeText(sum('free_ns'))}.`,
+			+ `${countText(sum('late_count'))} of them in the second half; ${countText(sum('free_count'))} frees took ${timeText(sum('free_ns'))}.`,
 		sum('out_of_memory') > 0 && `Out of device memory: ${countText(sum('out_of_memory'))} times.`,
 		ranks.some((rank) => !rank.launches) && rows.length > 0 && 'Launches were not recorded (TURBO_TIMELINE=launch does).',
 	].filter(Boolean);
@@ -62,8 +62,8 @@ function showHost(ranks) {
 			{key: 'ns', name: 'Time', text: (r) => (r.ns > 0 ? timeText(r.ns) : NONE), exact: (r) => exactTime(r.ns), bar: 'plain'},
 			{key: 'count', name: 'Count', text: (r) => countText(r.count)},
 			{key: 'most', name: 'Longest', minor: true, text: (r) => (r.most > 0 ? timeText(r.most) : NONE), exact: (r) => exactTime(r.most)},
-			{key: 'failed', name: 'Failed', minor: true, text: (r) => countText(r.failed)},
-		],
+			rows.some((r) => r.failed) && {key: 'failed', name: 'Failed', text: (r) => countText(r.failed)},
+		].filter(Boolean),
 	}) : '');
 }
 
@@ -122,7 +122,7 @@ function showFacts(model) {
 		['Time', `${timeText(model.lanes.length ? model.end - model.start : 0)}${report.window?.asked ? ', as asked for' : ''}`],
 		['Mode', some(ranks.map((r) => r.mode))],
 		['Records', countText(sumOf(ranks, (r) => r.records))],
-		['CUPTI', some(ranks.map((r) => r.cupti_version))],
+		['CUPTI', some(ranks.map((r) => cuptiText(num(r.cupti_version))))],
 		['Driver', some(ranks.map((r) => driverText(num(r.driver_version))))],
 		['libturbo', some(ranks.map((r) => r.libturbo))],
 	];
@@ -136,6 +136,10 @@ function showFacts(model) {
 			{key: 'path', name: 'File', left: true, minor: true, cell: ({rank}) => el('code', {title: rank.path}, shortened(String(rank.path ?? ''), 70))},
 		]}));
 }
+
+// cuptiGetVersion's number: 130001 is 13.0 with its first update; below 100000, a number of the interface.
+const cuptiText = (version) => (version >= 100000 ? `${Math.floor(version / 10000)}.${Math.floor(version / 100) % 100}.${version % 100}`
+	: version > 0 ? `interface ${version}` : '');
 
 // cuDriverGetVersion's number, 13000: the CUDA version that the driver supports.
 const driverText = (version) => (version > 0 ? `CUDA ${Math.floor(version / 1000)}.${Math.floor((version % 1000) / 10)}` : '');

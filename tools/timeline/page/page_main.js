@@ -4,13 +4,16 @@ function chooser(model, show) {
 	const select = byId('who');
 	select.replaceChildren(el('option', {value: ''}, `all ${model.ranks.length} ranks`),
 		...model.ranks.map((rank, i) => el('option', {value: i}, `${rankLabel(rank)} (${rank.host || 'unknown host'})`)));
-	select.parentElement.hidden = model.ranks.length < 2;
+	byId('chooser').hidden = model.ranks.length < 2;
 	const apply = () => {
 		const rank = model.ranks[select.value === '' ? -1 : Number(select.value)];
 		show(rank ? [rank] : model.ranks, rank ? model.lanes.filter((lane) => lane.rank === rank) : model.lanes,
 			rank ? rank.kernels : model.report.kernels);
 	};
-	select.addEventListener('change', apply);
+	select.addEventListener('change', () => {
+		apply();
+		markScrolling();
+	});
 	apply();
 }
 
@@ -65,8 +68,9 @@ function showAll(report) {
 	showFindings(model);
 	if (model.lanes.length) {
 		const finest = Math.min(...model.lanes.map((lane) => lane.bins.width)) * 20;
-		new Lanes(model, new View(model.start, model.end, finest));
-		new Steps(model);
+		const view = new View(model.start, model.end, finest);
+		new Lanes(model, view);
+		new Steps(model, view);
 		showSummary(model.lanes);
 		showTotals(model);
 		chooser(model, (ranks, lanes, kernels) => {

@@ -105,7 +105,7 @@ function showKernels(source, busy) {
 			{key: 'short', name: 'Kernel', head: true, cell: (k) => el('button.expand', {type: 'button', 'aria-expanded': 'false', title: k.name},
 				el(`span.swatch.${k.category}`, {title: k.kind}), el('code', null, shortened(k.short, 90)))},
 			time('sum', 'Total', {bar: (k) => k.category}),
-			{key: 'share', name: 'Busy', title: 'share of the time that the GPU was busy', text: (k) => percentText(k.share, 1)},
+			{key: 'share', name: 'Of busy', title: 'share of the time that the GPU was busy', text: (k) => percentText(k.share, 1)},
 			{key: 'count', name: 'Count', text: (k) => countText(k.count)}, time('mean', 'Mean', {minor: true}), time('p50', 'p50', {minor: true}),
 			time('p99', 'p99', {minor: true}), time('most', 'Longest', {minor: true}),
 		],

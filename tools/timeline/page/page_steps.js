@@ -4,8 +4,9 @@
 const STEP_LINES = 8;
 
 class Steps {
-	constructor(model) {
+	constructor(model, view) {
 		this.model = model;
+		this.view = view;
 		this.lanes = model.lanes.filter((lane) => lane.steps.length);
 		this.first = Math.min(...this.lanes.map((lane) => lane.steps[0].column));
 		this.count = this.lanes.length ? Math.max(...this.lanes.map((lane) => lane.steps[lane.steps.length - 1].column)) - this.first + 1 : 0;
@@ -18,7 +19,11 @@ class Steps {
 		});
 		this.times = Array.from({length: this.count}, (_, i) => this.grid.flatMap((row) => (row[i] ? [row[i].time] : [])));
 		this.medians = this.times.map((times) => median(times));
+		this.slowest = this.times.map((times) => Math.max(...times));
 		this.all = this.times.flat().sort((a, b) => a - b);
+		// How far off a rank is drawn in full colour: all but one in a hundred are less.
+		const off = this.grid.flatMap((steps, n) => steps.map((_, i) => Math.abs(this.off(n, i))));
+		this.limit = Math.max(0.02, quantile(off.sort((a, b) => a - b), 0.99));
 		this.build();
 		onRedraw(() => this.draw());
 	}
@@ -33,7 +38,7 @@ class Steps {
 		this.chart = svg('svg', {role: 'img', class: 'line-chart'});
 		box.replaceChildren(
 			el('p.note', null, 'Inferred: a step begins with each ', anchors.slice(0, 2).map((name, i) => [i ? ' or ' : '',
-				el('code', {title: name}, shortened(name, 60))]), anchors.length > 2 ? ' and others.' : '.'),
+				el('code', {title: name}, shortened(name, 60))]), anchors.length > 2 ? ' and others.' : '.', ' A click on a step shows it in the lanes above.'),
 			this.stragglerNote(),
 			this.legend(), this.chart);
 		if (this.lanes.length > 1) {
@@ -42,9 +47,11 @@ class Steps {
 			this.names = el('div.strip-names', {'aria-hidden': 'true'}, this.lanes.map((lane) => el('span', {title: lane.detail}, lane.short)));
 			box.append(el('h3', null, 'Each rank against the median of all, step by step'),
 				el('div.strip', null, this.names, this.strip), this.scale);
+			this.strip.addEventListener('click', (event) => this.goTo(this.cellAt(event).i));
 			this.strip.addEventListener('pointermove', (event) => this.hoverStrip(event));
 			this.strip.addEventListener('pointerleave', () => tooltip.hide());
 		}
+		this.chart.addEventListener('click', (event) => this.goTo(this.columnAt(event)));
 		this.chart.addEventListener('pointermove', (event) => this.hoverChart(event));
 		this.chart.addEventListener('pointerleave', () => {
 			tooltip.hide();
@@ -76,7 +83,7 @@ class Steps {
 			return {
 				lane, order: n, count: times.length, median: quantile(times, 0.5), p99: quantile(times, 0.99), least: times[0],
 				most: times[times.length - 1], slow: num(lane.gpu.steps.slow), off: off.reduce((a, b) => a + b, 0) / Math.max(1, off.length),
-				slowest: this.lanes.length < 2 ? 0 : lane.steps.filter((s) => s.time >= Math.max(...this.times[s.column - this.first])).length,
+				slowest: this.lanes.length < 2 ? 0 : lane.steps.filter((s) => s.time >= this.slowest[s.column - this.first]).length,
 			};
 		});
 		const many = this.lanes.length > 1;
@@ -109,12 +116,12 @@ class Steps {
 		const axis = ticks(0, most, 4);
 		const x = (i) => left + (this.count === 1 ? 0.5 : i / (this.count - 1)) * (right - left);
 		const y = (t) => bottom - (t / most) * (bottom - top);
-		const line = (points) => points.map(([i, t], n) => `${n ? 'L' : 'M'}${x(i).toFixed(1)} ${y(t).toFixed(1)}`).join('');
+		const line = (points) => thinned(points, 2 * width).map(([i, t], n) => `${n ? 'L' : 'M'}${x(i).toFixed(1)} ${y(t).toFixed(1)}`).join('');
 		const nodes = axis.at.flatMap((t) => [
 			svg('line', {class: 'grid', x1: left, x2: right, y1: y(t), y2: y(t)}),
 			svg('text', {x: left - 8, y: y(t) + 4, 'text-anchor': 'end'}, pointText(t, axis.step, most))]);
 		for (const i of ticks(1, this.count, width / 90).at.filter(Number.isInteger))
-			nodes.push(svg('text', {x: x(i - 1), y: height - 6, 'text-anchor': 'middle'}, countText(i)));
+			nodes.push(svg('text', {x: x(i - 1), y: height - 6, 'text-anchor': x(i - 1) > right - 8 ? 'end' : 'middle'}, countText(i)));
 		nodes.push(...(this.lanes.length <= STEP_LINES ? this.lines(x, y, line) : this.band(line)));
 		this.mark = svg('line', {class: 'mark', y1: top, y2: bottom, visibility: 'hidden'});
 		this.chart.setAttribute('viewBox', `0 0 ${width} ${height}`);
@@ -136,14 +143,14 @@ class Steps {
 
 	band(line) {
 		const columns = this.times.map((times, i) => [i, times]).filter(([, times]) => times.length);
-		const upper = columns.map(([i, times]) => [i, Math.max(...times)]);
+		const upper = columns.map(([i]) => [i, this.slowest[i]]);
 		const lower = columns.map(([i, times]) => [i, Math.min(...times)]).reverse();
 		return [svg('path', {class: 'band', d: `${line(upper)}${line(lower).replace('M', 'L')}Z`}),
 			svg('path', {class: 'series series-0', 'data-lane': 'median', 'data-steps': columns.length, d: line(columns.map(([i]) => [i, this.medians[i]]))})];
 	}
 
 	hoverChart(event) {
-		const i = this.column(event.clientX - this.chart.getBoundingClientRect().left);
+		const i = this.columnAt(event);
 		const here = this.lanes.map((lane, n) => ({lane, n, step: this.grid[n][i]})).filter(({step}) => step);
 		if (!here.length)
 			return tooltip.hide();
@@ -158,6 +165,21 @@ class Steps {
 		this.mark.setAttribute('x1', this.columnX(i));
 		this.mark.setAttribute('x2', this.columnX(i));
 		tooltip.show(event.clientX, event.clientY, `Step ${countText(i + 1)} · at ${pointText(here[0].step.start, 1e6, this.model.end)}`, rows);
+	}
+
+	columnAt(event) {
+		return this.column(event.clientX - this.chart.getBoundingClientRect().left);
+	}
+
+	// Shows a step in the lanes, with a little of its neighbours.
+	goTo(i) {
+		const steps = this.grid.map((row) => row[i]).filter(Boolean);
+		if (!steps.length)
+			return;
+		const from = Math.min(...steps.map((s) => s.start));
+		const to = Math.max(...steps.map((s) => s.end));
+		this.view.set(from - (to - from) * 0.25, to + (to - from) * 0.25);
+		byId('activity').scrollIntoView();
 	}
 
 	against(time, i) {
@@ -177,20 +199,20 @@ class Steps {
 	drawStrip() {
 		const row = this.rowHeight();
 		const {context, width} = canvasContext(this.strip, row * this.lanes.length);
-		const off = this.grid.flatMap((steps, n) => steps.map((_, i) => Math.abs(this.off(n, i))));
-		this.limit = Math.max(0.02, quantile(off.sort((a, b) => a - b), 0.99));
 		const [slow, fast, none] = [colour('slow'), colour('fast'), colour('even')].map(rgb);
-		// Many steps share a pixel: the one that is farthest off is drawn.
+		// Steps that share a pixel are drawn as their mean.
 		const group = Math.max(1, Math.ceil(this.count / width));
 		const column = (width / this.count) * group;
 		for (let n = 0; n < this.lanes.length; n++) {
 			for (let i = 0; i < this.count; i += group) {
-				let worst = NaN;
-				for (let j = i; j < Math.min(this.count, i + group); j++)
-					worst = this.grid[n][j] && !(Math.abs(this.off(n, j)) <= Math.abs(worst)) ? this.off(n, j) : worst;
-				if (Number.isNaN(worst))
+				let sum = 0, count = 0;
+				for (let j = i; j < Math.min(this.count, i + group); j++) {
+					sum += this.off(n, j);
+					count += this.grid[n][j] ? 1 : 0;
+				}
+				if (!count)
 					continue;
-				const share = Math.max(-1, Math.min(1, worst / this.limit));
+				const share = Math.max(-1, Math.min(1, sum / count / this.limit));
 				context.fillStyle = mixed(none, share > 0 ? slow : fast, Math.abs(share));
 				context.fillRect((i / group) * column, n * row, column > 5 ? column - 1 : column + 0.3, row - 1);
 			}
@@ -204,10 +226,13 @@ class Steps {
 			el('span', null, `${signedPercent(this.limit)} slower`));
 	}
 
-	hoverStrip(event) {
+	cellAt(event) {
 		const {left, top, width} = this.strip.getBoundingClientRect();
-		const n = Math.floor((event.clientY - top) / this.rowHeight());
-		const i = Math.floor(((event.clientX - left) / width) * this.count);
+		return {n: Math.floor((event.clientY - top) / this.rowHeight()), i: Math.floor(((event.clientX - left) / width) * this.count)};
+	}
+
+	hoverStrip(event) {
+		const {n, i} = this.cellAt(event);
 		const step = this.grid[n]?.[i];
 		if (!step)
 			return tooltip.hide();
@@ -216,6 +241,21 @@ class Steps {
 			[null, 'Median of the ranks', exactTime(this.medians[i]), ''],
 		]);
 	}
+}
+
+// Of many points, the lowest and the highest of each of `limit` / 2 groups.
+function thinned(points, limit) {
+	if (points.length <= limit)
+		return points;
+	const group = Math.ceil((2 * points.length) / limit);
+	const out = [];
+	for (let i = 0; i < points.length; i += group) {
+		const part = points.slice(i, i + group);
+		const low = part.reduce((a, b) => (b[1] < a[1] ? b : a));
+		const high = part.reduce((a, b) => (b[1] > a[1] ? b : a));
+		out.push(...(low === high ? [low] : low[0] < high[0] === part[0][0] <= part[part.length - 1][0] ? [low, high] : [high, low]));
+	}
+	return out;
 }
 
 const signedPercent = (share) => (Number.isFinite(share)

@@ -82,9 +82,20 @@ function dataTable(options) {
 				render();
 			},
 		}),
-		el('div.scroll', {tabindex: 0, role: 'region', 'aria-label': options.caption},
+		el('div.scroll', {role: 'group', 'aria-label': options.caption},
 			el('table', null, el('caption', null, options.caption), el('thead', null, el('tr', null, headings)), body)), more);
 }
+
+// A table that is wider than its place is scrolled with the arrow keys, so it has to take the focus.
+function markScrolling() {
+	for (const box of document.querySelectorAll('.scroll')) {
+		if (box.scrollWidth > box.clientWidth + 1)
+			box.setAttribute('tabindex', '0');
+		else
+			box.removeAttribute('tabindex');
+	}
+}
+onRedraw(markScrolling);
 
 const classesOf = (column) => `${column.minor ? '.minor' : ''}${column.wide ? '.wide' : ''}${column.left || column.head ? '.left' : ''}${column.bar ? '.has-bar' : ''}`;
 
