@@ -10,7 +10,7 @@ trap 'rm -rf "$work"' EXIT
 
 {
 	printf "\n(() => {\n'use strict';\n"
-	for part in base stack data view table lanes steps sections host main; do
+	for part in base stack data view table lanes steps strip sections host main; do
 		cat "page_$part.js"
 	done
 	printf '})();\n'

@@ -63,10 +63,12 @@ function scaled(value, units, base) {
 	return `${i ? significant(value) : fixed(value)}\u00a0${units[i]}`;
 }
 
-const bytesText = (n) => scaled(n, ['B', 'KiB', 'MiB', 'GiB', 'TiB'], 1024);
+// What was moved is counted in powers of 1000, as rates are; what is held in powers of 1024, as memory is sold.
+const bytesText = (n) => scaled(n, ['B', 'kB', 'MB', 'GB', 'TB', 'PB'], 1000);
+const memoryText = (n) => scaled(n, ['B', 'KiB', 'MiB', 'GiB', 'TiB'], 1024);
 const countText = (n) => fixed(n);
 const percentText = (part, whole, digits = 1) => (whole > 0 ? `${fixed((100 * part) / whole, digits)}\u00a0%` : NONE);
-const rateText = (bytesASecond) => (bytesASecond > 0 ? `${significant(bytesASecond / 1e9)}\u00a0GB/s` : NONE);
+const rateText = (bytesASecond) => (bytesASecond > 0 ? `${bytesText(bytesASecond)}/s` : NONE);
 
 // A duration, short: 812 ns, 12.3 µs, 3.21 ms, 61.4 s, 12 min 05 s
 function timeText(ns) {

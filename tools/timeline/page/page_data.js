@@ -102,6 +102,19 @@ function alignSteps(lanes) {
 	}
 }
 
+// Exposed communication of a lane from the beginning of its bins to a time; the time between two bins is shared out.
+function exposedUntil(lane, time) {
+	const {bins} = lane;
+	if (!lane.exposedSums) {
+		lane.exposedSums = new Float64Array(bins.count + 1);
+		for (let i = 0; i < bins.count; i++)
+			lane.exposedSums[i + 1] = lane.exposedSums[i] + bins.exposed[i];
+	}
+	const at = Math.min(bins.count, Math.max(0, (time - bins.start) / bins.width));
+	const i = Math.min(bins.count - 1, Math.floor(at));
+	return bins.count ? lane.exposedSums[i] + (at - i) * bins.exposed[i] : 0;
+}
+
 // The counter of device memory, as [time, bytes] where it was sampled.
 function makeMemory(gpu) {
 	const counter = list(gpu.counters).find((c) => /memory/i.test(c.name));

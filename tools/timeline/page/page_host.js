@@ -40,7 +40,7 @@ function showCollectives(ranks) {
 			{key: 'count', name: 'Calls', text: (r) => countText(r.count)},
 			{key: 'bytes', name: 'Size', text: (r) => bytesText(r.bytes), exact: (r) => `${countText(r.bytes)} bytes`},
 			{key: 'small', name: 'Small', minor: true, title: 'calls of less than 64 KiB', text: (r) => countText(r.small)},
-			{key: 'busbw', name: 'Bus bandwidth', title: 'as nccl-tests defines it', text: (r) => rateText(r.busbw * 1e9)},
+			{key: 'busbw', name: 'Bus rate', title: 'bus bandwidth, as nccl-tests defines it', text: (r) => rateText(r.busbw * 1e9)},
 			rows.some((r) => r.failed) && {key: 'failed', name: 'Failed', text: (r) => countText(r.failed)},
 		].filter(Boolean),
 	}));

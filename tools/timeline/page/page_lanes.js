@@ -4,7 +4,7 @@ class Lanes {
 	constructor(model, view) {
 		this.model = model;
 		this.view = view;
-		this.categories = CATEGORIES.filter((c) => c.key !== 'other' || model.lanes.some((lane) => lane.total.other > 0));
+		this.categories = CATEGORIES.filter(({key}) => key === 'compute' || key === 'idle' || model.lanes.some((lane) => lane.total[key] > 0));
 		this.shown = new Set(this.categories.map((c) => c.key));
 		this.visible = new Set();
 		this.cursor = null; // {time, lane}: under the mouse, or where the keyboard is
@@ -165,11 +165,11 @@ class Lanes {
 		}
 	}
 
-	// What the bin, or the bins of the pixel, under the cursor holds.
+	// What the cell under the cursor holds.
 	explain(x, y) {
 		const data = this.model.lanes[this.cursor.lane];
 		const {bins} = data;
-		const wide = Math.max(1, Math.round(this.view.span / this.box().clientWidth / bins.width));
+		const wide = binsACell(bins, this.box().clientWidth / this.view.span);
 		const first = Math.floor((this.cursor.time - bins.start) / bins.width / wide) * wide;
 		const from = Math.max(bins.start, bins.start + first * bins.width);
 		const to = Math.min(bins.start + bins.count * bins.width, bins.start + (first + wide) * bins.width);

@@ -20,7 +20,7 @@ function showFindings(model) {
 			el('h3', null, finding.title),
 			el('p.evidence', null, finding.evidence),
 			finding.fix && el('p.fix', null, el('b', null, 'Fix: '), finding.fix),
-			finding.option && el('p.option', null, el('code', null, finding.option), copyButton(finding.option)));
+			finding.option && optionLine(finding.option));
 	});
 	const cardList = el('ul.cards', null, cards);
 	const more = el(`button.more${cards.length > CARDS_AT_FIRST ? '' : '.narrow-only'}`, {type: 'button', hidden: cards.length <= CARDS_AT_FIRST / 2, click: () => {
@@ -28,6 +28,12 @@ function showFindings(model) {
 		more.hidden = true;
 	}}, `Show all ${cards.length} findings`);
 	box.replaceChildren(cardList, more);
+}
+
+// "TURBO_COPY=on stages them …": the setting, to be copied, and what it does.
+function optionLine(text) {
+	const [, setting, rest] = /^(TURBO_[A-Z_]+=\S+)\s*(.*)$/s.exec(text) || [null, null, text];
+	return el('p.option', null, setting && [el('code', null, setting), copyButton(setting)], rest && el('span', null, rest));
 }
 
 function copyButton(text) {
@@ -103,7 +109,7 @@ function showKernels(source, busy) {
 		caption: 'Kernels by the time they take', rows: kernels, sort: 'sum', limit: 20, filter: (k) => k.name,
 		empty: 'No kernel was recorded.', columns: [
 			{key: 'short', name: 'Kernel', head: true, cell: (k) => el('button.expand', {type: 'button', 'aria-expanded': 'false', title: k.name},
-				el(`span.swatch.${k.category}`, {title: k.kind}), el('code', null, shortened(k.short, 90)))},
+				el(`span.swatch.${k.category}`, {title: k.kind}), el('code', null, shortened(k.short, 80)))},
 			time('sum', 'Total', {bar: (k) => k.category}),
 			{key: 'share', name: 'Of busy', title: 'share of the time that the GPU was busy', text: (k) => percentText(k.share, 1)},
 			{key: 'count', name: 'Count', text: (k) => countText(k.count)}, time('mean', 'Mean', {minor: true}), time('p50', 'p50', {minor: true}),
@@ -128,10 +134,10 @@ function showMemory(model) {
 			caption: 'Device memory in use', rows, limit: 16, ...(rows.length > 16 ? {sort: 'peak'} : {sort: 'order', ascending: true}), columns: [
 				{key: 'order', name: 'Rank', head: true, cell: (r) => el('span', {title: r.lane.detail}, r.lane.label)},
 				{key: 'line', value: 'share', name: 'Over time; the frame is the whole device', left: true, minor: true, wide: true, cell: (r) => memoryLine(model, r.lane)},
-				{key: 'peak', name: 'Peak', text: (r) => bytesText(r.peak), exact: (r) => `${countText(r.peak)} bytes`},
+				{key: 'peak', name: 'Peak', text: (r) => memoryText(r.peak), exact: (r) => `${countText(r.peak)} bytes`},
 				{key: 'share', name: 'Of the device', text: (r) => percentText(r.peak, r.total)},
-				{key: 'last', name: 'At the end', minor: true, text: (r) => bytesText(r.last), exact: (r) => `${countText(r.last)} bytes`},
-				{key: 'total', name: 'Device', minor: true, text: (r) => bytesText(r.total)},
+				{key: 'last', name: 'At the end', minor: true, text: (r) => memoryText(r.last), exact: (r) => `${countText(r.last)} bytes`},
+				{key: 'total', name: 'Device', minor: true, text: (r) => memoryText(r.total)},
 			],
 		}));
 }
@@ -144,7 +150,7 @@ function memoryLine(model, lane) {
 	const y = (b) => (height - 1 - (b / Math.max(total, peak, 1)) * (height - 2)).toFixed(1);
 	const path = samples.map(([t, b], i) => (i ? `H${x(t)}V${y(b)}` : `M${x(t)} ${y(b)}`)).join('');
 	const chart = svg('svg', {class: 'memory-line', viewBox: `0 0 ${width} ${height}`, preserveAspectRatio: 'none', role: 'img',
-		'aria-label': `${lane.label}: at most ${bytesText(peak)} of ${bytesText(total)}`},
+		'aria-label': `${lane.label}: at most ${memoryText(peak)} of ${memoryText(total)}`},
 	samples.length > 1 ? [svg('path', {class: 'area', d: `${path}V${height - 1}H${x(samples[0][0])}Z`}), svg('path', {class: 'series', d: path})]
 		: samples.map(([t, b]) => svg('path', {class: 'series', d: `M${x(t)} ${y(b)}h3`})));
 	chart.addEventListener('pointermove', (event) => {
@@ -152,7 +158,7 @@ function memoryLine(model, lane) {
 		const time = model.start + ((event.clientX - left) / wide) * whole;
 		const at = samples.filter(([t]) => t <= time).pop() || samples[0];
 		if (at)
-			tooltip.show(event.clientX, event.clientY, `${lane.label} · ${pointText(at[0], 1e8, model.end)}`, [[null, 'In use', bytesText(at[1]), percentText(at[1], total)]]);
+			tooltip.show(event.clientX, event.clientY, `${lane.label} · ${pointText(at[0], 1e8, model.end)}`, [[null, 'In use', memoryText(at[1]), percentText(at[1], total)]]);
 	});
 	chart.addEventListener('pointerleave', () => tooltip.hide());
 	return chart;

@@ -30,10 +30,14 @@ function binsBetween(bins, from, to) {
 
 const busyOf = (sum) => sum.seen - sum.idle;
 
+// Bins that are drawn as one: cells are at least so wide, or what alternates faster than the eye follows is a blur.
+const CELL_PIXELS = 3;
+const binsACell = (bins, pixelsANanosecond) => Math.max(1, Math.ceil(CELL_PIXELS / (bins.width * pixelsANanosecond) - 1e-6));
+
 // The stack of `bins` into a context of that size. `shown`: keys that are drawn.
 function drawStack(context, width, height, bins, view, shown, paint) {
 	const scale = width / view.span;
-	const group = Math.max(1, Math.ceil(1 / (bins.width * scale)));
+	const group = binsACell(bins, scale);
 	const first = Math.max(0, Math.floor((view.from - bins.start) / bins.width / group) * group);
 	const last = Math.min(bins.count, Math.ceil((view.to - bins.start) / bins.width) + group);
 	const keys = CATEGORIES.map((c) => c.key).filter((key) => key !== 'idle' && shown.has(key));

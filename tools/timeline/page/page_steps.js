@@ -1,4 +1,4 @@
-// Steps: their times as lines, ranks against each other as a heat strip, and a table of who is slower.
+// Steps: their times as lines, and a table of who is slower.
 
 // Up to so many lanes have a line each; more are drawn as the range between fastest and slowest.
 const STEP_LINES = 8;
@@ -21,9 +21,6 @@ class Steps {
 		this.medians = this.times.map((times) => median(times));
 		this.slowest = this.times.map((times) => Math.max(...times));
 		this.all = this.times.flat().sort((a, b) => a - b);
-		// How far off a rank is drawn in full colour: all but one in a hundred are less.
-		const off = this.grid.flatMap((steps, n) => steps.map((_, i) => Math.abs(this.off(n, i))));
-		this.limit = Math.max(0.02, quantile(off.sort((a, b) => a - b), 0.99));
 		this.build();
 		onRedraw(() => this.draw());
 	}
@@ -42,14 +39,9 @@ class Steps {
 			this.stragglerNote(),
 			this.legend(), this.chart);
 		if (this.lanes.length > 1) {
-			this.strip = el('canvas', {role: 'img'});
-			this.scale = el('div.scale');
-			this.names = el('div.strip-names', {'aria-hidden': 'true'}, this.lanes.map((lane) => el('span', {title: lane.detail}, lane.short)));
-			box.append(el('h3', null, 'Each rank against the median of all, step by step'),
-				el('div.strip', null, this.names, this.strip), this.scale);
-			this.strip.addEventListener('click', (event) => this.goTo(this.cellAt(event).i));
-			this.strip.addEventListener('pointermove', (event) => this.hoverStrip(event));
-			this.strip.addEventListener('pointerleave', () => tooltip.hide());
+			const host = el('div');
+			box.append(host);
+			new Strip(host, this);
 		}
 		this.chart.addEventListener('click', (event) => this.goTo(this.columnAt(event)));
 		this.chart.addEventListener('pointermove', (event) => this.hoverChart(event));
@@ -77,25 +69,25 @@ class Steps {
 	}
 
 	table() {
+		const wait = (lane) => 1 - lane.total.exposed / Math.max(1, lane.total.window);
 		const rows = this.lanes.map((lane, n) => {
 			const times = lane.steps.map((s) => s.time).sort((a, b) => a - b);
-			const off = lane.steps.map((s) => s.time / this.medians[s.column - this.first] - 1).filter(Number.isFinite);
-			return {
-				lane, order: n, count: times.length, median: quantile(times, 0.5), p99: quantile(times, 0.99), least: times[0],
-				most: times[times.length - 1], slow: num(lane.gpu.steps.slow), off: off.reduce((a, b) => a + b, 0) / Math.max(1, off.length),
-				slowest: this.lanes.length < 2 ? 0 : lane.steps.filter((s) => s.time >= this.slowest[s.column - this.first]).length,
-			};
+			const mean = times.reduce((a, b) => a + b, 0) / times.length;
+			return {lane, order: n, count: times.length, median: quantile(times, 0.5), p99: quantile(times, 0.99), least: times[0],
+				most: times[times.length - 1], slow: num(lane.gpu.steps.slow), work: mean * wait(lane)};
 		});
+		const usual = median(rows.map((row) => row.work));
+		rows.forEach((row) => (row.off = row.work / usual - 1));
 		const many = this.lanes.length > 1;
-		const time = (key, name, more) => ({key, name, text: (r) => timeText(r[key]), exact: (r) => exactTime(r[key]), ...more});
+		const time = (key, name, more) => ({key, name, text: (r) => timeText(r[key]), exact: (r) => exactTime(Math.round(r[key])), ...more});
 		return dataTable({
 			caption: 'Step times by rank', rows, limit: 16, ...(rows.length > 16 ? {sort: 'off'} : {sort: 'order', ascending: true}), columns: [
 				{key: 'order', name: 'Rank', head: true, cell: (r) => el('span', {title: r.lane.detail}, r.lane.label)},
 				{key: 'count', name: 'Steps', text: (r) => countText(r.count)},
-				time('median', 'Median', {bar: 'plain'}), time('p99', 'p99'), time('least', 'Shortest', {minor: true}), time('most', 'Longest', {minor: true}),
-				{key: 'slow', name: 'Slow', title: 'more than 1.5 times the median', text: (r) => countText(r.slow)},
-				many && {key: 'off', name: 'Against median', title: 'mean over its steps, against the median rank of each', text: (r) => signedPercent(r.off)},
-				many && {key: 'slowest', name: 'Slowest in', title: 'steps in which no rank took longer', minor: true, text: (r) => countText(r.slowest)},
+				time('median', 'Median'), time('p99', 'p99'), time('least', 'Shortest', {minor: true}), time('most', 'Longest', {minor: true}),
+				{key: 'slow', name: 'Slow', title: 'more than 1.5 times the median', minor: true, text: (r) => countText(r.slow)},
+				many && time('work', 'Without waiting', {bar: 'plain', minor: true, title: 'the mean step less its exposed communication'}),
+				many && {key: 'off', name: 'Against median', title: 'without waiting, against the median of the ranks', text: (r) => signedPercent(r.off)},
 			].filter(Boolean),
 		});
 	}
@@ -103,12 +95,6 @@ class Steps {
 	draw() {
 		if (!this.count)
 			return;
-		this.drawChart();
-		if (this.strip)
-			this.drawStrip();
-	}
-
-	drawChart() {
 		const width = Math.max(200, this.chart.clientWidth || this.chart.parentElement.clientWidth);
 		const height = 160;
 		const left = 62, right = width - 16, top = 8, bottom = height - 22;
@@ -185,62 +171,6 @@ class Steps {
 	against(time, i) {
 		return this.times[i].length > 1 ? signedPercent(time / this.medians[i] - 1) : '';
 	}
-
-	// ---- the heat strip: a row a lane, a column a step ----
-
-	rowHeight() {
-		return this.lanes.length <= 8 ? 20 : this.lanes.length <= 16 ? 16 : 12;
-	}
-
-	off(n, i) {
-		return this.grid[n][i] ? this.grid[n][i].time / this.medians[i] - 1 || 0 : 0;
-	}
-
-	drawStrip() {
-		const row = this.rowHeight();
-		const {context, width} = canvasContext(this.strip, row * this.lanes.length);
-		const [slow, fast, none] = [colour('slow'), colour('fast'), colour('even')].map(rgb);
-		// Steps that share a pixel are drawn as their mean.
-		const group = Math.max(1, Math.ceil(this.count / width));
-		const column = (width / this.count) * group;
-		for (let n = 0; n < this.lanes.length; n++) {
-			for (let i = 0; i < this.count; i += group) {
-				let sum = 0, count = 0;
-				for (let j = i; j < Math.min(this.count, i + group); j++) {
-					sum += this.off(n, j);
-					count += this.grid[n][j] ? 1 : 0;
-				}
-				if (!count)
-					continue;
-				const share = Math.max(-1, Math.min(1, sum / count / this.limit));
-				context.fillStyle = mixed(none, share > 0 ? slow : fast, Math.abs(share));
-				context.fillRect((i / group) * column, n * row, column > 5 ? column - 1 : column + 0.3, row - 1);
-			}
-		}
-		for (const name of this.names.children)
-			name.style.height = name.style.lineHeight = `${row}px`;
-		this.names.classList.toggle('sparse', row < 14);
-		this.strip.setAttribute('aria-label', `Step times of ${this.lanes.length} ranks against the median, ${this.count} steps; `
-			+ 'the table below says who is slower');
-		this.scale.replaceChildren(el('span', null, `${signedPercent(-this.limit)} faster`), el('span.ramp'),
-			el('span', null, `${signedPercent(this.limit)} slower`));
-	}
-
-	cellAt(event) {
-		const {left, top, width} = this.strip.getBoundingClientRect();
-		return {n: Math.floor((event.clientY - top) / this.rowHeight()), i: Math.floor(((event.clientX - left) / width) * this.count)};
-	}
-
-	hoverStrip(event) {
-		const {n, i} = this.cellAt(event);
-		const step = this.grid[n]?.[i];
-		if (!step)
-			return tooltip.hide();
-		tooltip.show(event.clientX, event.clientY, `${this.lanes[n].label} · step ${countText(i + 1)}`, [
-			[null, 'Time', exactTime(step.time), this.against(step.time, i)],
-			[null, 'Median of the ranks', exactTime(this.medians[i]), ''],
-		]);
-	}
 }
 
 // Of many points, the lowest and the highest of each of `limit` / 2 groups.
@@ -260,6 +190,3 @@ function thinned(points, limit) {
 
 const signedPercent = (share) => (Number.isFinite(share)
 	? `${share < 0 ? '−' : '+'}${fixed(Math.abs(100 * share), Math.abs(share) >= 0.0995 ? 0 : 1)}\u00a0%` : NONE);
-
-const rgb = (text) => text.match(/[\d.]+/g).slice(0, 3).map(Number);
-const mixed = (a, b, share) => `rgb(${a.map((v, i) => Math.round(v + (b[i] - v) * share)).join(' ')})`;
