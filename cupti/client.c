@@ -8,6 +8,7 @@
 
 #include "bind.h"
 #include "buffers.h"
+#include "capture.h"
 #include "client_kinds.h"
 #include "detach.h"
 #include "foreign.h"
@@ -199,7 +200,7 @@ void client_stop(void)
 
 void client_yield(void)
 {
-	foreign_touch();
+	foreign_begin();
 	detach_cancel();
 	if (!move_from(CLIENT_ON))
 		return;
@@ -232,7 +233,7 @@ void client_resume(void)
 {
 	char other[64];
 	cupti_result r = CUPTI_OK;
-	if (foreign_busy() || foreign_quiet_ns() < QUIET_NS || !move_from(CLIENT_AWAY))
+	if (foreign_busy() || foreign_quiet_ns() < QUIET_NS || capture_live() || !move_from(CLIENT_AWAY))
 		return;
 	if (!foreign_holds_subscription())
 		r = probe(other, sizeof(other));

@@ -40,7 +40,7 @@ void client_stop(void);
 bool client_enter(void);
 void client_leave(void);
 
-/* A foreign client is about to call CUPTI. Its thread; any state. */
+/* A foreign client is about to call CUPTI; foreign_end() when that has returned. Its thread; any state. */
 void client_yield(void);
 
 /* The helper, each second while AWAY: goes on when the other client is gone. */

@@ -6,6 +6,7 @@
 #include <time.h>
 
 #include "bind.h"
+#include "capture.h"
 #include "foreign.h"
 #include "guard.h"
 #include "hooks.h"
@@ -45,7 +46,7 @@ static void on_call(void *arg, uint32_t domain, uint32_t callback, const void *d
 	bool done = false;
 	(void)arg;
 	(void)callback;
-	if (domain != CUPTI_DOMAIN_DRIVER || d->site != CUPTI_SITE_EXIT ||
+	if (domain != CUPTI_DOMAIN_DRIVER || d->site != CUPTI_SITE_EXIT || capture_live() ||
 		!atomic_compare_exchange_strong(&state, &armed, DETACH_NOW))
 		return;
 	guard_enter();

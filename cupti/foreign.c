@@ -7,17 +7,23 @@
 
 #define CALLS 1024
 
-/* Relaxed throughout: who acts on them makes a transition first (client.c), which orders. */
+/* Who acts on these makes a transition first (client.c); a call that comes meanwhile waits for it. */
 static _Atomic uint64_t kinds; /* a bit each; bit 63: any beyond */
 static _Atomic uint64_t calls[2][CALLS / 64];
-static _Atomic int subscriptions;
+static _Atomic int subscriptions, under_way;
 static _Atomic bool ever;
 static _Atomic uint64_t last;
 
-void foreign_touch(void)
+void foreign_begin(void)
 {
-	atomic_store_explicit(&last, times_steady(), memory_order_relaxed);
-	atomic_store_explicit(&ever, true, memory_order_relaxed);
+	atomic_fetch_add(&under_way, 1);
+	atomic_store(&ever, true);
+}
+
+void foreign_end(void)
+{
+	atomic_store(&last, times_steady());
+	atomic_fetch_sub(&under_way, 1);
 }
 
 void foreign_subscribed(bool on)
@@ -83,5 +89,5 @@ bool foreign_ever(void)
 
 uint64_t foreign_quiet_ns(void)
 {
-	return times_steady() - atomic_load(&last);
+	return atomic_load(&under_way) ? 0 : times_steady() - atomic_load(&last);
 }

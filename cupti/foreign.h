@@ -17,15 +17,16 @@ void foreign_api(bool runtime, uint32_t callback, bool on);
 /* Whatever it had enabled is off, its callbacks and subscriptions are no more. */
 void foreign_finalized(void);
 
-/* A call comes in: now is when it was last seen. */
-void foreign_touch(void);
+/* A call comes in, and has returned. */
+void foreign_begin(void);
+void foreign_end(void);
 
 /* Something is enabled. */
 bool foreign_busy(void);
 bool foreign_holds_subscription(void);
 /* There has been a call since the start or the last foreign_finalized(). */
 bool foreign_ever(void);
-/* ns since the last call. */
+/* ns since the last call has returned; 0: one is under way. */
 uint64_t foreign_quiet_ns(void);
 
 #endif

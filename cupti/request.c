@@ -10,7 +10,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "client.h"
+#include "capture.h"
 #include "detach.h"
 #include "recording.h"
 #include "session.h"
@@ -19,6 +19,7 @@
 
 #define HOUR_MS 3600000u
 #define DETACH_WAIT_NS 1000000000ull
+#define CAPTURE_WAIT_NS 5000000000ull
 
 static struct {
 	uint32_t seen;    /* number of the last request that was looked at */
@@ -27,6 +28,7 @@ static struct {
 	uint32_t word;    /* of header.request when it was looked at last */
 	uint32_t ending;  /* of the one that has ended but for CUPTI's leaving */
 	uint64_t ended;   /* CLOCK_MONOTONIC */
+	uint64_t waits;   /* CLOCK_MONOTONIC: since then a capture holds the request up; 0: none does */
 } request;
 
 static struct stats_record *page(void)
@@ -93,6 +95,8 @@ static void start(uint32_t number)
 	dir[sizeof(dir) - 1] = '\0';
 	if (mode != TIMELINE_MODE_KERNEL && mode != TIMELINE_MODE_LAUNCH) {
 		answer(number, STATS_RECORD_REFUSED, "it does not know this mode; use the `turbo` of its version");
+	} else if (capture_live()) {
+		answer(number, STATS_RECORD_REFUSED, "a stream capture is going on in it");
 	} else if (session_on()) {
 		snprintf(why, sizeof(why), "it is recording already, into %.900s", recording_path());
 		answer(number, STATS_RECORD_REFUSED, why);
@@ -124,10 +128,28 @@ static void finish(void)
 	request.ending = 0;
 }
 
+bool request_pending(void)
+{
+	return request.ending || request.seen != load(&page()->asked);
+}
+
+/* CUPTI's coming would break a capture of the program's; they are short. */
+static bool must_wait(void)
+{
+	uint64_t now = times_steady();
+	if (!capture_live()) {
+		request.waits = 0;
+		return false;
+	}
+	if (!request.waits)
+		request.waits = now;
+	return now - request.waits < CAPTURE_WAIT_NS;
+}
+
 void request_poll(void)
 {
 	uint32_t asked = load(&page()->asked);
-	if (asked != request.seen) {
+	if (asked != request.seen && !must_wait()) {
 		request.seen = asked;
 		if (load(&page()->command) == STATS_RECORD_START)
 			start(asked);

@@ -18,5 +18,7 @@ void request_sleep(int ms);
 void request_wake(void);
 /* Looks what is asked, begins and ends recordings. */
 void request_poll(void);
+/* Something is still to be done for who asked: to be polled soon. */
+bool request_pending(void);
 
 #endif

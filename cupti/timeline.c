@@ -15,7 +15,10 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/syscall.h>
+#include <stdio.h>
 #include <unistd.h>
+
+#include <cuda.h>
 
 #include "client.h"
 #include "debugger.h"
@@ -24,9 +27,11 @@
 #include "guard.h"
 #include "log.h"
 #include "options.h"
+#include "real.h"
 #include "request.h"
 #include "recording.h"
 #include "session.h"
+#include "stats.h"
 #include "times.h"
 #include "../policy/policy.h"
 
@@ -41,15 +46,25 @@ static _Atomic int helper;       /* 0: there is none, 1: it runs */
 
 /* ---- the helper ---- */
 
+/* What CUPTI does in this thread must not break captures of others. */
+static void relax_capture(void)
+{
+	CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED;
+	if (REAL_HAS(cuThreadExchangeStreamCaptureMode))
+		REAL(cuThreadExchangeStreamCaptureMode)(&mode);
+}
+
 static void *helper_main(void *arg)
 {
 	bool listens;
 	(void)arg;
 	guard_enter(); /* never leaves: whatever this thread calls is ours */
+	relax_capture();
 	listens = request_listen();
+	if (!listens && !session_on())
+		return NULL; /* nobody can ask */
 	for (;;) {
-		bool busy = session_on() || detach_state() == DETACH_ARMED;
-		request_sleep(busy || !listens ? SESSION_TICK_MS : -1);
+		request_sleep(session_on() || (listens && request_pending()) ? SESSION_TICK_MS : -1);
 		if (atomic_load(&leaving))
 			break;
 		if (listens)
@@ -159,6 +174,14 @@ static void cuda_ready(void)
 	}
 }
 
+static int summary(char *buf, int size)
+{
+	uint64_t sessions = stats_get(STATS_TIMELINE_SESSIONS);
+	if (!sessions)
+		return 0;
+	return snprintf(buf, (size_t)size, "recorded into %s", recording_path());
+}
+
 /* The calls of CUPTI that the parent's thread was in the middle of do not end here. */
 static void fork_child(void)
 {
@@ -174,4 +197,5 @@ const struct policy timeline_policy = {
 	.name = "timeline",
 	.cuda_ready = cuda_ready,
 	.fork_child = fork_child,
+	.summary = summary,
 };

@@ -37,6 +37,7 @@ static void step_aside(void)
 		result = real arguments;                                                              \
 		if (result == CUPTI_OK)                                                               \
 			note;                                                                             \
+		foreign_end();                                                                        \
 		return result;                                                                        \
 	}
 
@@ -83,8 +84,11 @@ TURBO_EXPORT cupti_result cuptiActivityRegisterCallbacks(cupti_requested *reques
 {
 	cupti_result (*real)(cupti_requested *, cupti_completed *) =
 		(cupti_result(*)(cupti_requested *, cupti_completed *))real_get(HOOK_cuptiActivityRegisterCallbacks);
+	cupti_result result;
 
 	stats_call(HOOK_cuptiActivityRegisterCallbacks);
 	step_aside();
-	return buffers_register(real, requested, completed);
+	result = buffers_register(real, requested, completed);
+	foreign_end();
+	return result;
 }

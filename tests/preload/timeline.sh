@@ -27,7 +27,7 @@ number()
 {
 	local name=$1
 	shift
-	sed -n "s/^$* \([0-9]*\)\( [0-9]*ms\)\?$/\1/p" "$work/$name.dump" | awk '{ n += $1 } END { print n + 0 }'
+	sed -n "s/^$* \([0-9]*\)\( [0-9]*ms\)\?$/\1/p" "$work/$name.dump" | awk '{ n += $1 } END { printf "%.0f\n", n }'
 }
 
 # is WHAT EXPECTED FOUND

@@ -4,6 +4,7 @@
  *   timeline_work STEP...
  *     kernels=N   launches of fill32       copies=N   host-to-device copies of 4 KiB, waited for
  *     memsets=N   cuMemsetD8_v2            graph=N    launches of a graph of three kernels
+ *     spin=MS     a kernel that takes so long
  *     sync        waits for the device     sleep=MS   rate=US    pause after each launch from here on
  *     say=WORD    prints it                wait       until a line comes in
  *     fork        a child does the rest too, and both go on
@@ -111,6 +112,9 @@ static void step(const char *s, char **argv, char **rest)
 			CHECK(cu.cuMemsetD8_v2(memory, 1, BYTES));
 	} else if (is(s, "graph", &n)) {
 		graph(n);
+	} else if (is(s, "spin", &n)) {
+		uint64_t us = (uint64_t)n * 1000;
+		CHECK(cu.cuLaunchKernel(kernels.spin_us, 1, 1, 1, 1, 1, 1, 0, stream, (void *[]){&us}, NULL));
 	} else if (is(s, "sync", &n)) {
 		CHECK(cu.cuCtxSynchronize());
 	} else if (is(s, "sleep", &n)) {
