@@ -21,7 +21,7 @@
 
 #define MANGLED_MAX 16384 /* longer ones are shown as they are */
 #define NAME_MAX_BYTES 65536
-#define ANSWER_MS 1000
+#define ANSWER_MS 3000
 #define CHILD_BYTES (512ul << 20)
 /* A sanitizer's own memory is far above any limit. */
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
