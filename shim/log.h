@@ -35,6 +35,9 @@ void log_write(enum log_level level, const char *fmt, ...) __attribute__((format
 #define log_info(...) log_at(LOG_INFO, __VA_ARGS__)
 #define log_debug(...) log_at(LOG_DEBUG, __VA_ARGS__)
 
+/* The end of a noun behind the number n: "1 block", "2 blocks". */
+#define PLURAL(n) ((n) == 1 ? "" : "s")
+
 /* At most one line a call site and process. */
 #define log_once(level, ...)                                   \
 	do {                                                       \

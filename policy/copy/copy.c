@@ -221,8 +221,9 @@ static int rate_line(char *buf, int size, const char *what, enum stats_counter c
 	uint64_t n = stats_get(calls), bytes = stats_get(calls + 1), ns = stats_get(calls + 2);
 	if (!n)
 		return 0;
-	return snprintf(buf, (size_t)size, "copies %s  %9.2f GB staged in %llu calls, %.1f GB/s\n", what,
-					(double)bytes / 1e9, (unsigned long long)n, ns ? (double)bytes / (double)ns : 0.0);
+	return snprintf(buf, (size_t)size, "copies %s  %9.2f GB staged in %llu call%s, %.1f GB/s\n", what,
+					(double)bytes / 1e9, (unsigned long long)n, PLURAL(n),
+					ns ? (double)bytes / (double)ns : 0.0);
 }
 
 static int summary(char *buf, int size)

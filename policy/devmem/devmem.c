@@ -229,12 +229,12 @@ static int summary(char *buf, int size)
 	uint64_t served = stats_get(STATS_DEVMEM_STREAM_SERVED);
 	int n = 0;
 	if (hits)
-		n = snprintf(buf, (size_t)size, "cuMemAlloc       %llu of %llu allocations without a driver call\n",
-					 (unsigned long long)hits, (unsigned long long)(hits + misses));
+		n = snprintf(buf, (size_t)size, "cuMemAlloc       %llu of %llu allocation%s without a driver call\n",
+					 (unsigned long long)hits, (unsigned long long)(hits + misses), PLURAL(hits + misses));
 	if (served && n < size)
 		n += snprintf(buf + n, (size_t)(size - n),
-					  "cuMemAllocAsync  %llu allocations from a heap of our own\n",
-					  (unsigned long long)served);
+					  "cuMemAllocAsync  %llu allocation%s from a heap of our own\n",
+					  (unsigned long long)served, PLURAL(served));
 	return n < size ? n : size;
 }
 

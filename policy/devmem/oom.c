@@ -75,11 +75,11 @@ static void report_memory(int device, size_t bytes)
 	else
 		log_warn("out of device memory: %s asked for on device %d", amount(&a, bytes), device);
 	if (h.blocks.live)
-		log_warn("  cuMemAlloc: %s in %zu blocks, the largest %s", amount(&a, h.blocks.live_bytes),
-				 h.blocks.live, amount(&b, h.blocks.largest));
+		log_warn("  cuMemAlloc: %s in %zu block%s, the largest %s", amount(&a, h.blocks.live_bytes),
+				 h.blocks.live, PLURAL(h.blocks.live), amount(&b, h.blocks.largest));
 	if (h.blocks.kept)
-		log_warn("  freed, and still needed by the device: %s in %zu blocks", amount(&a, h.blocks.kept_bytes),
-				 h.blocks.kept);
+		log_warn("  freed, and still needed by the device: %s in %zu block%s",
+				 amount(&a, h.blocks.kept_bytes), h.blocks.kept, PLURAL(h.blocks.kept));
 	if (h.heap)
 		log_warn("  cuMemAllocAsync: %s, in %s that its heap holds", amount(&a, h.heap - h.heap_unused),
 				 amount(&b, h.heap));
@@ -96,7 +96,8 @@ static void report_sites(void)
 	if (n)
 		log_warn("  held most, by a sample of one call in %d MiB:", 1 << (SITE_PERIOD_LOG2 - 20));
 	for (unsigned i = 0; i < n; i++) {
-		log_warn("  %s in about %u blocks, by", amount(&a, top[i].bytes), top[i].blocks);
+		log_warn("  %s in about %u block%s, by", amount(&a, top[i].bytes), top[i].blocks,
+				 PLURAL(top[i].blocks));
 		for (int f = 0; f < top[i].frames && f < FRAMES_SHOWN; f++) {
 			/* A return address may be the first of the next function. */
 			symbol_name((const char *)top[i].frame[f] - 1, name, sizeof(name));

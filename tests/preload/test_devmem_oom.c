@@ -94,6 +94,18 @@ static void the_error_comes_with_one_report(void **state)
 	OK(cu.cuMemFree_v2(more));
 }
 
+static void one_block_is_one_block(void **state)
+{
+	CUdeviceptr p = device_new(480 * MIB), more;
+	(void)state;
+	listen_anew();
+	assert_int_equal(cu.cuMemAlloc_v2(&more, 64 * MIB), CUDA_ERROR_OUT_OF_MEMORY);
+	const char *text = said();
+	print_message("%s", text);
+	assert_non_null(strstr(text, "480.0 MiB in 1 block, the largest 480.0 MiB"));
+	device_free(p);
+}
+
 /* The same of the heap that serves cuMemAllocAsync. */
 static void the_heaps_end_is_reported_too(void **state)
 {
@@ -118,8 +130,9 @@ static void the_heaps_end_is_reported_too(void **state)
 	OK(cu.cuStreamDestroy_v2(stream));
 }
 
-/* Options are read when the library is loaded: each mode is a process of its own, with a log file. */
-static int in_mode(const char *mode)
+/* Options are read when the library is loaded, and there is one report a process: each is one of its own, with a
+ * log file. */
+static int in_mode(const char *mode, const char *tests)
 {
 	char name[] = "/tmp/test_devmem_oom.XXXXXX";
 	int status = -1;
@@ -128,7 +141,7 @@ static int in_mode(const char *mode)
 	if (!child) {
 		setenv("TURBO_LOG_FILE", name, 1);
 		setenv("TURBO_DEVMEM", mode, 1);
-		execl("/proc/self/exe", "test_devmem_oom", mode, NULL);
+		execl("/proc/self/exe", "test_devmem_oom", tests, NULL);
 		_exit(1);
 	}
 	if (child < 0 || waitpid(child, &status, 0) != child)
@@ -143,13 +156,18 @@ int main(int argc, char **argv)
 		cmocka_unit_test(what_is_kept_is_given_up_first),
 		cmocka_unit_test(the_error_comes_with_one_report),
 	};
+	const struct CMUnitTest one[] = {
+		cmocka_unit_test(one_block_is_one_block),
+	};
 	const struct CMUnitTest streamed[] = {
 		cmocka_unit_test(the_heaps_end_is_reported_too),
 	};
 	if (argc < 2)
-		return in_mode("cache") | in_mode("stream") ? 1 : 0;
+		return in_mode("cache", "cached") | in_mode("cache", "one") | in_mode("stream", "streamed") ? 1 : 0;
 	log_file = getenv("TURBO_LOG_FILE");
 	devmem_open();
-	return strcmp(argv[1], "cache") == 0 ? cmocka_run_group_tests(cached, NULL, NULL)
-										 : cmocka_run_group_tests(streamed, NULL, NULL);
+	if (strcmp(argv[1], "cached") == 0)
+		return cmocka_run_group_tests(cached, NULL, NULL);
+	return strcmp(argv[1], "one") == 0 ? cmocka_run_group_tests(one, NULL, NULL)
+									   : cmocka_run_group_tests(streamed, NULL, NULL);
 }

@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include "replay_worker.h"
+#include "log.h"
 #include "turbo.h"
 
 #define CHUNK_OPS 16384
@@ -145,7 +146,8 @@ static int run_trace(struct replay_worker *w, const char *path, uint64_t peak_op
 		if (code < 0)
 			failure("replay", "%s:%" PRIu64 ": %s", path, r.line, r.why);
 		else if (!(ok = make_room(w, &r)))
-			failure("replay", "no memory for %u blocks and %u streams", r.blocks, r.streams);
+			failure("replay", "no memory for %u block%s and %u stream%s", r.blocks, PLURAL(r.blocks),
+					r.streams, PLURAL(r.streams));
 		ok = ok && code >= 0 && run_chunk(w, n);
 	}
 	trace_reader_close(&r);

@@ -12,6 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "log.h"
 #include "pickle.h"
 #include "replay.h"
 #include "turbo.h"
@@ -267,13 +268,14 @@ static int import(struct import *m, const struct replay_make *make)
 	if (code == EXIT_OK) {
 		trace_comment(&m->out, "from a PyTorch memory snapshot");
 		at_start(m, segment, segments);
-		trace_comment(&m->out, "%u blocks were there when the recording began", m->at_start);
+		trace_comment(&m->out, "%u block%s %s there when the recording began", m->at_start,
+					  PLURAL(m->at_start), m->at_start == 1 ? "was" : "were");
 		put_events(m);
 		if (!trace_finish(&m->out))
 			code = failure("replay", "%s: %s", make->output ? make->output : "standard output",
 						   strerror(m->out.error));
 		else if (m->no_memory)
-			code = failure("replay", "no memory for %u blocks", m->ids);
+			code = failure("replay", "no memory for %u block%s", m->ids, PLURAL(m->ids));
 	}
 	pickle_free(&m->p);
 	free(data);

@@ -217,7 +217,7 @@ static int stream_named(struct trace_reader *r, uint64_t name, bool make, uint32
 		return 0;
 	*out = number_take(&r->stream_numbers);
 	if (*out == TRACE_NONE || !trace_map_add(&r->stream_of, name, *out))
-		return bad(r, "no memory for %zu streams", r->stream_of.count + 1);
+		return bad(r, "no memory for stream %zu", r->stream_of.count + 1);
 	r->streams = r->stream_numbers.next;
 	return 0;
 }
@@ -242,7 +242,7 @@ static int new_block(struct trace_reader *r, uint64_t id, struct trace_op *op)
 		r->block_room = room;
 	}
 	if (op->block == TRACE_NONE || !trace_map_add(&r->block_of, id, op->block))
-		return bad(r, "no memory for %zu blocks", r->block_of.count + 1);
+		return bad(r, "no memory for block %zu", r->block_of.count + 1);
 	r->block[op->block] = (struct trace_block){.bytes = op->bytes, .device = op->device};
 	r->blocks = r->block_numbers.next;
 	return 0;
