@@ -132,7 +132,17 @@ odd = {"segments": [None, {"blocks": 3, "address": 1}, {"blocks": [None], "addre
                           {"action": "alloc", "addr": 2**70, "size": 1}, {"action": "alloc", "addr": 5, "size": 0},
                           {"action": "free_completed", "addr": 9, "size": "x"}]]}
 code, out, err = run(pickle.dumps(odd, 4))
-check("entries of other kinds are left out", code == 0 and lines(out) == [], (code, out, err))
+check("nothing that can be read", code == 1 and out == "" and "no event of an allocation" in err, (code, out, err))
+check("unread events are counted", "8 events could not be read: first event 1 of device 0: it has no text" in err, err)
+odd["device_traces"] = [[event("snapshot", 0, 0, 0, 1)], odd["device_traces"][0] + [event("alloc", base, 7, 0, 1)]]
+code, out, err = run(pickle.dumps(odd, 4))
+check("entries of other kinds are left out", code == 0 and lines(out) == ["a 1 7 0 1"], (code, out, err))
+check("and counted", err.count("\n") == 1 and "8 events could not be read: first event 1 of device 1" in err, err)
+one = {"segments": [], "device_traces": [[event("alloc", base, 1, 0, 1), event("free", "x", 1, 0, 2)]]}
+code, out, err = run(pickle.dumps(one, 4))
+check("one is one", code == 0 and "1 event could not be read: first event 2 of device 0: its `addr`" in err, err)
+code, out, err = run(pickle.dumps({"segments": [], "device_traces": [[event("snapshot", 0, 0, 0, 1)]]}, 4))
+check("no operation at all", code == 1 and out == "" and err.count("\n") == 1, (code, out, err))
 small = pickle.dumps({"segments": [], "device_traces": [[event("alloc", base, 1, 0, 1)]]}, 4)
 bad = [n for n in range(len(small)) if run(small[:n])[0] != 1]
 check(f"each of {len(small)} prefixes", not bad, bad)

@@ -38,19 +38,36 @@ enum action { ACTION_OTHER, ACTION_ALLOC, ACTION_FREE };
 struct event {
 	enum action action;
 	uint64_t address, bytes, stream, time;
+	const char *why; /* what keeps it from being read; it is ACTION_OTHER then. NULL: nothing does */
 };
+
+/* Of the actions that are no operation here (segments, snapshots) nothing more is wanted. */
+static enum action action_of(const struct import *m, pickle_ref action)
+{
+	if (pickle_is(&m->p, action, "alloc"))
+		return ACTION_ALLOC;
+	if (pickle_is(&m->p, action, "free_completed") || pickle_is(&m->p, action, "free"))
+		return ACTION_FREE;
+	return ACTION_OTHER;
+}
 
 static struct event event_of(const struct import *m, pickle_ref ref)
 {
 	struct event e = {.action = ACTION_OTHER};
 	pickle_ref action;
-	if (!pickle_lookup(&m->p, ref, "action", &action) || !pickle_number(&m->p, ref, "addr", &e.address) ||
-		!pickle_number(&m->p, ref, "size", &e.bytes) || !e.bytes)
+	if (!pickle_lookup(&m->p, ref, "action", &action) || pickle_value(&m->p, action)->type != PICKLE_TEXT) {
+		e.why = "it has no text `action`";
 		return e;
-	if (pickle_is(&m->p, action, "alloc"))
-		e.action = ACTION_ALLOC;
-	else if (pickle_is(&m->p, action, "free_completed") || pickle_is(&m->p, action, "free"))
-		e.action = ACTION_FREE;
+	}
+	enum action what = action_of(m, action);
+	if (what == ACTION_OTHER)
+		return e;
+	if (!pickle_number(&m->p, ref, "addr", &e.address))
+		e.why = "its `addr` is no address";
+	else if (!pickle_number(&m->p, ref, "size", &e.bytes) || !e.bytes)
+		e.why = "its `size` is no number of bytes";
+	else
+		e.action = what;
 	if (!pickle_number(&m->p, ref, "stream", &e.stream))
 		e.stream = 0;
 	if (!pickle_number(&m->p, ref, "time_us", &e.time))
@@ -69,6 +86,42 @@ static uint32_t stream_number(struct import *m, uint64_t handle)
 	if (!trace_map_add(&m->streams, handle, number))
 		m->no_memory = true;
 	return number;
+}
+
+/* What was found in the events of all devices. */
+struct census {
+	uint64_t operations, unread;
+	struct event first; /* of those that cannot be read, on `device`, its n-th */
+	unsigned device;
+	size_t n;
+};
+
+static struct census census(const struct import *m)
+{
+	struct census c = {0};
+	for (unsigned dev = 0; dev < m->devices; dev++)
+		for (size_t i = 0; i < m->device[dev].events; i++) {
+			struct event e = event_of(m, m->device[dev].event[i]);
+			c.operations += e.action != ACTION_OTHER;
+			if (e.why && !c.unread++) {
+				c.first = e;
+				c.device = dev;
+				c.n = i + 1;
+			}
+		}
+	return c;
+}
+
+/* Says what cannot be read. EXIT_OK: something can. */
+static int look_through(const struct import *m, const char *path)
+{
+	struct census c = census(m);
+	if (c.unread)
+		failure("replay", "%s: %" PRIu64 " event%s could not be read: first event %zu of device %u: %s", path,
+				c.unread, PLURAL(c.unread), c.n, c.device, c.first.why);
+	if (!c.operations)
+		return failure("replay", "%s: it has no event of an allocation or a free that can be read", path);
+	return EXIT_OK;
 }
 
 /* ---- events as operations ---- */
@@ -263,7 +316,9 @@ static int import(struct import *m, const struct replay_make *make)
 	const char *why =
 		pickle_load(&m->p, data, size, &root) ? find_parts(m, root, &segment, &segments) : m->p.why;
 	int code = why ? failure("replay", "%s: %s", make->snapshot, why) : EXIT_OK;
-	if (!why && !trace_create(&m->out, make->output))
+	if (!why)
+		code = look_through(m, make->snapshot);
+	if (code == EXIT_OK && !trace_create(&m->out, make->output))
 		code = failure("replay", "%s: %s", make->output ? make->output : "standard output", strerror(errno));
 	if (code == EXIT_OK) {
 		trace_comment(&m->out, "from a PyTorch memory snapshot");
