@@ -90,6 +90,17 @@ PY
 	done
 done
 
+# TURBO=off goes before all other options.
+program=$BUILD/tests/preload/test_devmem_cache_ctx
+rm -f record
+env LD_PRELOAD="$LIBTURBO" LD_LIBRARY_PATH="$SIM_DIR" TURBO=observe TURBO_DEVMEM_TRACE=record \
+	timeout 60 "$program" >out 2>&1
+[ -s record ] && ok "observed programs are recorded" || fail "no record: $(tail -n 3 out)"
+rm -f record
+env LD_PRELOAD="$LIBTURBO" LD_LIBRARY_PATH="$SIM_DIR" TURBO=off TURBO_DEVMEM_TRACE=record \
+	timeout 60 "$program" >out 2>&1
+[ ! -e record ] && ok "TURBO=off records nothing" || fail "TURBO=off has made a record"
+
 # The worker's own failure to write is said once, and the replay goes on.
 TURBO_DEVMEM_TRACE=$work/nowhere/record timeout 60 "$turbo" replay --sim --mode cache two-devices.trace >out 2>err
 [ $? = 0 ] && [ "$(wc -l <out)" = 2 ] && ok "no file: the program goes on" || fail "no file: $(cat err)"
