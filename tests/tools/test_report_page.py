@@ -126,8 +126,36 @@ def everything_drawn(chromium, folder, name, report):
             shown = check.js("[...document.querySelectorAll('#kernels tbody .expand')].map((b) => b.title)")
             check.equal("kernels", shown[:3], [k["name"] for k in kernels[:3]])
             check.that("findings", check.count(".card") == len(report["findings"]), check.count(".card"))
+            check.equal("nameless or twofold", audit(check), [])
             check.equal("rows of ranks", check.count("#totals tbody tr"), min(16, lanes))
             check.page.screenshot(os.path.join(folder, f"{name}-{width}-{'dark' if dark else 'light'}.png"))
+
+
+def audit(check):
+    """What those who do not see the page would miss, and ids that are not unique."""
+    return check.js("""(() => {
+        const bad = [];
+        const name = (n) => (n.getAttribute('aria-label') || n.textContent || n.closest('label')?.textContent || '').trim();
+        for (const n of document.querySelectorAll('button, select, input, a'))
+            name(n) || bad.push(n.outerHTML.slice(0, 80));
+        for (const n of document.querySelectorAll('canvas, svg'))
+            n.closest('[aria-hidden=true]') || (n.getAttribute('role') === 'img' && n.getAttribute('aria-label')) || bad.push(n.outerHTML.slice(0, 80));
+        for (const n of document.querySelectorAll('[aria-labelledby]'))
+            document.getElementById(n.getAttribute('aria-labelledby')) || bad.push(n.outerHTML.slice(0, 80));
+        const ids = [...document.querySelectorAll('[id]')].map((n) => n.id);
+        bad.push(...ids.filter((id, i) => ids.indexOf(id) !== i));
+        let level = 1;
+        for (const n of document.querySelectorAll('h1, h2, h3')) {
+            Number(n.tagName[1]) > level + 1 && bad.push(`heading ${n.textContent} skips a level`);
+            level = Number(n.tagName[1]);
+        }
+        for (const n of document.querySelectorAll('table')) {
+            n.caption || bad.push('a table without a caption');
+            const wide = n.parentElement;
+            wide.scrollWidth > wide.clientWidth + 1 && wide.tabIndex !== 0 && bad.push(`not to be scrolled by keyboard: ${n.caption?.textContent}`);
+        }
+        return bad;
+    })()""")
 
 
 def exact_values(chromium, folder):
@@ -145,7 +173,7 @@ def exact_values(chromium, folder):
         check.page.mouse("mouseMoved", x, y)
         check.page.frames()
         series = report["ranks"][1]["gpus"][0]["series"]
-        want = f"{sum(series['compute'][i] - series['overlap'][i] for i in range(first, first + group)) * series['bin_ns'] / 1e6:.4f}".rstrip("0")
+        want = f"{sum(series['compute'][i] - series['overlap'][i] for i in range(first, first + group)) * series['bin_ns'] / 1e6:.4f}"
         said = check.texts("#tooltip")[0]
         check.that("tooltip of rank 1", said.startswith("rank 1 ") and want in said, (want, said))
         # a drag over the second quarter zooms into it

@@ -85,15 +85,15 @@ function timeText(ns) {
 	return scaled(ns, ['ns', 'µs', 'ms', 's'], 1000);
 }
 
-// A duration to the nanosecond, in the unit that suits it.
-function exactTime(ns) {
+// A duration to the nanosecond, in the unit that suits it, or suits the largest of several.
+function exactTime(ns, largest = ns) {
 	if (!Number.isFinite(ns))
 		return NONE;
-	const size = Math.abs(ns);
+	const size = Math.abs(largest);
 	const [unit, scale, digits] = size >= 1e9 ? ['s', 1e9, 9] : size >= 1e6 ? ['ms', 1e6, 6]
 		: size >= 1e3 ? ['µs', 1e3, 3] : ['ns', 1, 0];
 	const text = fixed(ns / scale, digits);
-	return `${digits ? text.replace(/(\.\d*?)0+$/, '$1').replace(/\.$/, '') : text}\u00a0${unit}`;
+	return `${digits && largest === ns ? text.replace(/(\.\d*?)0+$/, '$1').replace(/\.$/, '') : text}\u00a0${unit}`;
 }
 
 // A point on a scale that goes up to `largest`, with as many digits as `step` needs to be told apart.

@@ -174,9 +174,9 @@ class Lanes {
 		const from = Math.max(bins.start, bins.start + first * bins.width);
 		const to = Math.min(bins.start + bins.count * bins.width, bins.start + (first + wide) * bins.width);
 		const sum = binsBetween(bins, from, to);
-		const rows = this.categories.map((c) => [c.key, c.name, exactTime(Math.round(sum[c.key])), percentText(sum[c.key], to - from)]);
+		const rows = this.categories.map((c) => [c.key, c.name, exactTime(Math.round(sum[c.key]), to - from), percentText(sum[c.key], to - from)]);
 		if (to - from - sum.seen > (to - from) * 1e-3)
-			rows.push([null, 'Not recorded', exactTime(Math.round(to - from - sum.seen)), percentText(to - from - sum.seen, to - from)]);
+			rows.push([null, 'Not recorded', exactTime(Math.round(to - from - sum.seen), to - from), percentText(to - from - sum.seen, to - from)]);
 		const step = data.steps.findIndex((s) => s.start <= this.cursor.time && this.cursor.time < s.end);
 		if (step >= 0)
 			rows.push([null, `Step ${data.steps[step].column + 1}`, timeText(data.steps[step].end - data.steps[step].start), '']);
