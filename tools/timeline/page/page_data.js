@@ -180,8 +180,9 @@ function gapRows(lanes) {
 			rows[i].ns += num(bucket.ns);
 		});
 	}
-	return rows.map((row, i) => ({...row, name: row.below > 0 ? (i ? `${timeText(rows[i - 1].below)} – ${timeText(row.below)}`
-		: `below ${timeText(row.below)}`) : `${timeText(rows[i - 1]?.below)} and longer`})).filter((row) => row.count > 0);
+	const edge = (row) => timeText(row?.below).replace(/\.0+(?=\s)/, '');
+	return rows.map((row, i) => ({...row, name: row.below > 0 ? (i ? `${edge(rows[i - 1])} – ${edge(row)}` : `below ${edge(row)}`)
+		: `${edge(rows[i - 1])} and longer`})).filter((row) => row.count > 0);
 }
 
 // Tallies of the host, of several ranks: added by kind and name.
