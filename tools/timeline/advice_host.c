@@ -64,15 +64,17 @@ static void input_say(const struct advice_case *c, struct report_finding *f)
 		"batch on a stream of its own.");
 }
 
-/* ---- many tiny kernels ---- */
+/* ---- many small kernels ---- */
 
 #define TINY_LEAST_KERNELS 1000
-#define TINY_MEDIAN_NS 20000
+#define TINY_MEDIAN_NS 50000
+#define TINY_GAPS 4 /* a gap after every fourth kernel, at least: it is not one long wait */
 
 static double tiny_cost(const struct advice_case *c)
 {
 	const struct report_gpu *g = c->gpu;
-	if (g->kernels < TINY_LEAST_KERNELS || g->kernel_p50_ns > TINY_MEDIAN_NS)
+	uint64_t gaps = g->idle[REPORT_IDLE_SHORT].count + g->idle[REPORT_IDLE_HOST].count;
+	if (g->kernels < TINY_LEAST_KERNELS || g->kernel_p50_ns > TINY_MEDIAN_NS || gaps * TINY_GAPS < g->kernels)
 		return 0;
 	return share(c, g->idle[REPORT_IDLE_SHORT].ns + g->idle[REPORT_IDLE_HOST].ns);
 }
@@ -81,7 +83,7 @@ static void tiny_say(const struct advice_case *c, struct report_finding *f)
 {
 	const struct report_gpu *g = c->gpu;
 	uint64_t idle = g->idle[REPORT_IDLE_SHORT].ns + g->idle[REPORT_IDLE_HOST].ns;
-	f->title = metrics_text("Many tiny kernels: launching them takes longer than running them");
+	f->title = metrics_text("Many small kernels: the GPU waits for their launches");
 	f->evidence =
 		metrics_text("%s kernels, %s a second, half of them shorter than %s; between them the GPU is idle "
 					 "for %s.",

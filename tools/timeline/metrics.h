@@ -111,7 +111,8 @@ void steps_init(struct steps *s, uint32_t entries, uint64_t span);
 void steps_add(struct steps *s, uint32_t entry, uint64_t start);
 /* Which entry begins each step, or -1; then the steps themselves, of a GPU whose window is [first, last]. */
 int64_t steps_find(const struct steps *s, uint64_t first, uint64_t last);
-void steps_report(const struct steps *s, uint32_t anchor, struct report_steps *out);
+void steps_report(const struct steps *s, uint32_t anchor, const struct report_gap *gap, unsigned gaps,
+				  struct report_steps *out);
 void steps_free(struct steps *s);
 
 /* ---- pass*.c: one rank ---- */

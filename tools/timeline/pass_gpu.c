@@ -221,7 +221,7 @@ void pass_gpu_end(struct pass *p, struct pass_gpu *g)
 	o->kernel_p50_ns = hist_quantile(&g->kernels, 0.5);
 	int64_t anchor = o->last > o->first ? steps_find(&g->steps, o->first, o->last) : -1;
 	if (anchor >= 0) {
-		steps_report(&g->steps, (uint32_t)anchor, &o->steps);
+		steps_report(&g->steps, (uint32_t)anchor, p->out->gap, p->out->gaps, &o->steps);
 		o->steps.anchor = anchor_name(p, (uint32_t)anchor);
 	}
 	hist_free(&g->kernels);

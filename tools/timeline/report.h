@@ -122,7 +122,8 @@ struct report_steps {
 	char *anchor;    /* the kernel that begins each: its short name */
 	uint64_t *start; /* count + 1 of them: step i is from start[i] to start[i + 1] */
 	uint64_t median_ns, p99_ns, min_ns, max_ns;
-	unsigned slow; /* longer than 1.5 times the median */
+	unsigned slow;   /* longer than 1.5 times the median */
+	unsigned unseen; /* with a gap of the recording in them; not among the lengths */
 };
 
 /* A counter of a device, over the bins of the series. */

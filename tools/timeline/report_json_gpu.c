@@ -147,6 +147,7 @@ static void put_steps(struct json *j, const struct report_steps *s)
 	json_uint(j, "min_ns", s->min_ns);
 	json_uint(j, "max_ns", s->max_ns);
 	json_uint(j, "slow", s->slow);
+	json_uint(j, "unseen", s->unseen);
 	json_key(j, "start");
 	json_open(j, '[');
 	for (unsigned i = 0; i <= s->count; i++) {

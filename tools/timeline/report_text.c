@@ -41,11 +41,23 @@ static int columns(const char *s, const char *end)
 	return n;
 }
 
+/* Where the word that begins at `s` ends. A number and its unit are one word. */
+static const char *word_end(const char *s)
+{
+	const char *end = s + strcspn(s, " ");
+	if (*end == ' ' && end > s && end[-1] >= '0' && end[-1] <= '9') {
+		const char *next = end + 1 + strcspn(end + 1, " ");
+		if (next - end <= 6 && !(end[1] >= '0' && end[1] <= '9'))
+			return next;
+	}
+	return end;
+}
+
 void text_paragraph(const struct text *t, const char *label, int indent, const char *s)
 {
 	int at = fprintf(t->to, "%-*s", indent, label);
 	for (bool first = true; *s; first = false) {
-		const char *end = s + strcspn(s, " ");
+		const char *end = word_end(s);
 		int n = columns(s, end);
 		if (!first && at + 1 + n > TEXT_COLUMNS) {
 			fprintf(t->to, "\n%*s", indent, "");
@@ -66,8 +78,9 @@ void text_fit(const char *s, int width, char *out, size_t size)
 		snprintf(out, size, "%s", s);
 		return;
 	}
-	/* The beginning says more than the end. Not in the middle of a character. */
-	size_t tail = (size_t)(width - 3) / 3, head = (size_t)(width - 3) - tail;
+	/* The beginning says more than the end, and the end of template arguments nothing. Not in the middle of a
+	 * character. */
+	size_t tail = strchr(s, '<') ? 0 : (size_t)(width - 3) / 3, head = (size_t)(width - 3) - tail;
 	while (head && ((unsigned char)s[head] & 0xc0) == 0x80)
 		head--;
 	while (tail && ((unsigned char)s[n - tail] & 0xc0) == 0x80)
@@ -108,7 +121,9 @@ static void what(const struct text *t)
 void report_text(const struct report *r, FILE *to, unsigned style)
 {
 	struct text t = {to, style, r};
-	fprintf(to, "%s%s.%s\n", text_on(&t, TEXT_BOLD), r->verdict, text_off(&t));
+	fputs(text_on(&t, TEXT_BOLD), to);
+	text_paragraph(&t, "", 0, r->verdict);
+	fputs(text_off(&t), to);
 	what(&t);
 	text_ranks(&t);
 	text_timeline(&t);

@@ -21,81 +21,150 @@ static void versions(const struct report_rank *r, char *out, size_t size)
 			 *r->version ? r->version : "unknown");
 }
 
-static void problem(const struct text *t, const char *who, const char *fmt, const char *figure)
+/* Which ranks something is about: `n` of them, `one` the first. "" where there is only one of all. */
+static struct units_text ranks(const struct text *t, unsigned n, const struct report_rank *one)
 {
-	fprintf(t->to, "  %s%s%s", text_on(t, TEXT_YELLOW), who, *who ? ": " : "");
-	/* Each format has one %s. */
-	const char *at = strstr(fmt, "%s");
-	if (at)
-		fprintf(t->to, "%.*s%s%s", (int)(at - fmt), fmt, figure, at + 2);
-	else
-		fputs(fmt, t->to);
-	fprintf(t->to, "%s\n", text_off(t));
+	struct units_text who = {""};
+	if (n > 1)
+		snprintf(who.s, sizeof(who.s), "%u ranks: ", n);
+	else if (t->r->ranks > 1 && one->rank >= 0)
+		snprintf(who.s, sizeof(who.s), "rank %d: ", one->rank);
+	else if (t->r->ranks > 1)
+		snprintf(who.s, sizeof(who.s), "pid %u: ", one->pid);
+	return who;
 }
 
-static void losses(const struct text *t, const struct report_rank *r, const char *who)
+static void problem(const struct text *t, const char *who, const char *before, const char *figure,
+					const char *after)
 {
-	static const char *const said[TIMELINE_COUNTS] = {
+	char line[320];
+	snprintf(line, sizeof(line), "%s%s%s%s", who, before, figure, after);
+	fputs(text_on(t, TEXT_YELLOW), t->to);
+	text_paragraph(t, "  ", 2, line);
+	fputs(text_off(t), t->to);
+}
+
+static void losses(const struct text *t)
+{
+	static const struct {
+		const char *before, *after;
+	} said[TIMELINE_COUNTS] = {
 		[TIMELINE_COUNT_OVERWRITTEN] =
-			"%s older records were overwritten: raise TURBO_TIMELINE_MB to keep more",
-		[TIMELINE_COUNT_CUPTI_LOST] = "CUPTI lost %s records",
-		[TIMELINE_COUNT_ZERO_TIME] = "%s records came without a time and are left out",
-		[TIMELINE_COUNT_BACKWARDS] = "%s records ended before they started and are left out",
-		[TIMELINE_COUNT_UNKNOWN] = "%s records were of a kind that libturbo does not know",
-		[TIMELINE_COUNT_EVENTS_LOST] = "%s of libturbo's own events did not fit their queue",
-		[TIMELINE_COUNT_NO_BUFFER] = "%s times there was no buffer for CUPTI: records are missing",
-		[TIMELINE_COUNT_BAD_BUFFER] = "%s of CUPTI's buffers could not be read to their end",
-		[TIMELINE_COUNT_TABLE_FULL] = "%s records have lost their name or stream: a table was full",
-		[TIMELINE_COUNT_DROPPED] = "%s records could not be written to the file",
+			{"", " older records were overwritten: raise TURBO_TIMELINE_MB to keep more"},
+		[TIMELINE_COUNT_CUPTI_LOST] = {"CUPTI lost ", " records"},
+		[TIMELINE_COUNT_ZERO_TIME] = {"", " records came without a time and are left out"},
+		[TIMELINE_COUNT_BACKWARDS] = {"", " records ended before they started and are left out"},
+		[TIMELINE_COUNT_UNKNOWN] = {"", " records were of a kind that libturbo does not know"},
+		[TIMELINE_COUNT_EVENTS_LOST] = {"", " of libturbo's own events did not fit their queue"},
+		[TIMELINE_COUNT_NO_BUFFER] = {"", " times there was no buffer for CUPTI: records are missing"},
+		[TIMELINE_COUNT_BAD_BUFFER] = {"", " of CUPTI's buffers could not be read to their end"},
+		[TIMELINE_COUNT_TABLE_FULL] = {"", " records have lost their name or stream: a table was full"},
+		[TIMELINE_COUNT_DROPPED] = {"", " records could not be written to the file"},
 	};
-	for (unsigned i = 0; i < TIMELINE_COUNTS; i++)
-		if (said[i] && r->lost[i])
-			problem(t, who, said[i], units_count(r->lost[i]).s);
-	if (r->damaged)
-		problem(t, who, "%s records or chunks made no sense and are left out", units_count(r->damaged).s);
-}
-
-static void gaps(const struct text *t, const struct report_rank *r, const char *who)
-{
-	char line[160];
-	if (!r->gap_count)
-		return;
-	snprintf(line, sizeof(line),
-			 "%s gaps, %s in all, in which nothing was recorded:", units_count(r->gap_count).s,
-			 units_time((double)r->gap_ns).s);
-	problem(t, who, "%s", line);
-	for (unsigned i = 0; i < r->gaps && i < GAPS; i++)
-		fprintf(t->to, "    at %9s for %9s: %.70s\n", units_time((double)r->gap[i].start).s,
-				units_time((double)r->gap[i].duration).s, r->gap[i].reason);
-	if (r->gap_count > GAPS)
-		fprintf(t->to, "    and %s more\n", units_count(r->gap_count - (r->gaps < GAPS ? r->gaps : GAPS)).s);
-}
-
-static void recorded(const struct text *t, const struct report_rank *r, const char *who)
-{
-	if (r->mode == TIMELINE_MODE_SAMPLED) {
-		char line[120];
-		snprintf(line, sizeof(line), "sampled: %s of the time was recorded; counts and sums are of that part",
-				 units_share(r->sampled_share).s);
-		problem(t, who, "%s", line);
+	for (unsigned c = 0; c <= TIMELINE_COUNTS; c++) {
+		const struct report_rank *one = NULL;
+		uint64_t sum = 0;
+		unsigned n = 0;
+		for (unsigned i = 0; i < t->r->ranks && (c == TIMELINE_COUNTS || said[c].after); i++) {
+			const struct report_rank *r = &t->r->rank[i];
+			uint64_t lost = c < TIMELINE_COUNTS ? r->lost[c] : r->damaged;
+			one = lost && !n ? r : one;
+			n += lost != 0;
+			sum += lost;
+		}
+		if (n)
+			problem(t, ranks(t, n, one).s, c < TIMELINE_COUNTS ? said[c].before : "", units_count(sum).s,
+					c < TIMELINE_COUNTS ? said[c].after
+										: " records or chunks made no sense and are left out");
 	}
-	losses(t, r, who);
-	gaps(t, r, who);
-	if (r->live)
-		fprintf(t->to, "  %s%sstill recording\n", who, *who ? ": " : "");
-	else if (!r->ended)
-		problem(t, who, "the recording has no end: the process was killed; its last second may be missing",
-				"");
+}
+
+struct found_gap {
+	const struct report_rank *rank;
+	const struct report_gap *gap;
+};
+
+/* a comes before b: the longer, else the one of the earlier rank, else the earlier. */
+static bool before(struct found_gap a, struct found_gap b)
+{
+	if (a.gap->duration != b.gap->duration)
+		return a.gap->duration > b.gap->duration;
+	return a.rank != b.rank ? a.rank < b.rank : a.gap < b.gap;
+}
+
+/* The first of those that come after `last` (its gap NULL: of all). */
+static struct found_gap next_gap(const struct report *r, struct found_gap last)
+{
+	struct found_gap best = {NULL, NULL};
+	for (unsigned i = 0; i < r->ranks; i++)
+		for (unsigned k = 0; k < r->rank[i].gaps; k++) {
+			struct found_gap g = {&r->rank[i], &r->rank[i].gap[k]};
+			if ((!last.gap || before(last, g)) && (!best.gap || before(g, best)))
+				best = g;
+		}
+	return best;
+}
+
+static void gaps(const struct text *t)
+{
+	const struct report_rank *one = NULL;
+	struct found_gap g = {NULL, NULL};
+	uint64_t count = 0, ns = 0;
+	unsigned n = 0;
+	for (unsigned i = 0; i < t->r->ranks; i++) {
+		const struct report_rank *r = &t->r->rank[i];
+		one = r->gap_count && !n ? r : one;
+		n += r->gap_count != 0;
+		count += r->gap_count;
+		ns += r->gap_ns;
+	}
+	if (!count)
+		return;
+	char line[120];
+	snprintf(line, sizeof(line), "%s gap%s, %s in all, in which nothing was recorded", units_count(count).s,
+			 count == 1 ? "" : "s", units_time((double)ns).s);
+	problem(t, ranks(t, n, one).s, line, "", count > GAPS ? "; the longest:" : ":");
+	for (unsigned i = 0; i < GAPS && (g = next_gap(t->r, g)).gap; i++)
+		fprintf(t->to, "    %sat %s for %s: %.50s\n", ranks(t, 1, g.rank).s,
+				units_time((double)g.gap->start).s, units_time((double)g.gap->duration).s, g.gap->reason);
+}
+
+static void endings(const struct text *t)
+{
+	const struct report_rank *sampled = NULL, *killed = NULL, *live = NULL;
+	unsigned samples = 0, deaths = 0, lives = 0;
+	double least = 1;
+	for (unsigned i = 0; i < t->r->ranks; i++) {
+		const struct report_rank *r = &t->r->rank[i];
+		if (r->mode == TIMELINE_MODE_SAMPLED) {
+			sampled = samples++ ? sampled : r;
+			least = r->sampled_share < least ? r->sampled_share : least;
+		}
+		if (r->live)
+			live = lives++ ? live : r;
+		else if (!r->ended)
+			killed = deaths++ ? killed : r;
+	}
+	if (samples)
+		problem(t, ranks(t, samples, sampled).s, "sampled: ", units_share(least).s,
+				" of the time was recorded; counts and sums are of that part");
+	losses(t);
+	gaps(t);
+	if (deaths)
+		problem(t, ranks(t, deaths, killed).s, "", "",
+				"the recording has no end: the process was killed, its last second may be missing");
+	if (lives)
+		fprintf(t->to, "  %sstill recording\n", ranks(t, lives, live).s);
 }
 
 void text_recording(const struct text *t)
 {
 	static const char *const mode[] = {"off", "sampled", "kernel", "launch"};
 	uint64_t records = 0;
-	char last[160] = "", line[160];
+	char last[200] = "", line[200];
 	for (unsigned i = 0; i < t->r->ranks; i++)
 		records += t->r->rank[i].records;
-	text_heading(t, "RECORDING, %s records", units_count(records).s);
+	text_heading(t, "RECORDING, %s record%s", units_count(records).s, records == 1 ? "" : "s");
 	for (unsigned i = 0; i < t->r->ranks; i++) {
 		const struct report_rank *r = &t->r->rank[i];
 		char text[120];
@@ -103,15 +172,10 @@ void text_recording(const struct text *t)
 		snprintf(line, sizeof(line), "TURBO_TIMELINE=%s, %s",
 				 r->mode <= TIMELINE_MODE_LAUNCH ? mode[r->mode] : "?", text);
 		if (strcmp(line, last))
-			fprintf(t->to, "  %.98s\n", line);
+			text_paragraph(t, "  ", 2, line);
 		memcpy(last, line, sizeof(last));
 	}
-	for (unsigned i = 0; i < t->r->ranks; i++) {
-		struct units_text who = {""};
-		if (t->r->ranks > 1)
-			snprintf(who.s, sizeof(who.s), "rank %d (%u)", t->r->rank[i].rank, t->r->rank[i].pid);
-		recorded(t, &t->r->rank[i], who.s);
-	}
+	endings(t);
 }
 
 /* ---- advice ---- */

@@ -198,14 +198,14 @@ void text_gaps(const struct text *t)
 	}
 	if (!count)
 		return;
-	text_heading(t, "IDLE GAPS by length%28s%9s %9s %9s %9s %9s %9s", "", "< 10 us", "< 100 us", "< 1 ms",
+	text_heading(t, "%-36s%10s%10s%10s%10s%10s%10s", "IDLE GAPS by length", "< 10 us", "< 100 us", "< 1 ms",
 				 "< 10 ms", "< 100 ms", "longer");
-	fprintf(t->to, "  %-43s", "count");
+	fprintf(t->to, "  %-34s", "count");
 	for (unsigned b = 0; b < REPORT_GAP_BUCKETS; b++)
-		fprintf(t->to, "%s%9s", b ? " " : "", sum[b].count ? units_short((double)sum[b].count).s : "-");
-	fprintf(t->to, "\n  %-43s", "time");
+		fprintf(t->to, "%10s", sum[b].count ? units_short((double)sum[b].count).s : "-");
+	fprintf(t->to, "\n  %-34s", "time");
 	for (unsigned b = 0; b < REPORT_GAP_BUCKETS; b++)
-		fprintf(t->to, "%s%9s", b ? " " : "", sum[b].count ? units_time((double)sum[b].ns).s : "-");
+		fprintf(t->to, "%10s", sum[b].count ? units_time((double)sum[b].ns).s : "-");
 	fputc('\n', t->to);
 	if (launches)
 		fprintf(t->to, "  of streams: %s waiting for a launch, %s between launched kernels, %s other\n",
@@ -223,7 +223,7 @@ void text_steps(const struct text *t)
 			if (!s->count)
 				continue;
 			if (!titled) {
-				text_heading(t, "STEPS (inferred from a kernel that comes once in each)");
+				text_heading(t, "STEPS, inferred from what comes once in each");
 				fprintf(t->to, "  %-14s %6s %9s %9s %9s %9s %5s  %s\n", "", "STEPS", "MEDIAN", "P99", "MIN",
 						"MAX", "SLOW", "BEGINS WITH");
 			}

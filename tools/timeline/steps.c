@@ -146,22 +146,36 @@ static int by_length(const void *a, const void *b)
 	return x < y ? -1 : x > y;
 }
 
-void steps_report(const struct steps *s, uint32_t anchor, struct report_steps *out)
+/* Not recorded throughout: its length means nothing. */
+static bool seen(uint64_t from, uint64_t to, const struct report_gap *gap, unsigned gaps)
+{
+	for (unsigned i = 0; i < gaps; i++)
+		if (gap[i].start < to && gap[i].start + gap[i].duration > from)
+			return false;
+	return true;
+}
+
+void steps_report(const struct steps *s, uint32_t anchor, const struct report_gap *gap, unsigned gaps,
+				  struct report_steps *out)
 {
 	const struct steps_entry *e = &s->entry[anchor];
-	unsigned n = e->count - 1;
-	uint64_t *length = metrics_alloc(n, sizeof(*length));
-	out->count = n;
+	uint64_t *length = metrics_alloc(e->count, sizeof(*length));
+	unsigned n = 0;
 	out->start = metrics_alloc(e->count, sizeof(*out->start));
 	for (unsigned i = 0; i < e->count; i++)
 		out->start[i] = e->start[i] * s->unit;
-	for (unsigned i = 0; i < n; i++)
-		length[i] = out->start[i + 1] - out->start[i];
-	qsort(length, n, sizeof(*length), by_length);
-	out->min_ns = length[0];
-	out->max_ns = length[n - 1];
-	out->median_ns = n % 2 ? length[n / 2] : (length[n / 2 - 1] + length[n / 2]) / 2;
-	out->p99_ns = length[(n * 99 + 99) / 100 - 1];
+	out->count = e->count - 1;
+	for (unsigned i = 0; i < out->count; i++)
+		if (seen(out->start[i], out->start[i + 1], gap, gaps))
+			length[n++] = out->start[i + 1] - out->start[i];
+	out->unseen = out->count - n;
+	if (n) {
+		qsort(length, n, sizeof(*length), by_length);
+		out->min_ns = length[0];
+		out->max_ns = length[n - 1];
+		out->median_ns = n % 2 ? length[n / 2] : (length[n / 2 - 1] + length[n / 2]) / 2;
+		out->p99_ns = length[((uint64_t)n * 99 + 99) / 100 - 1];
+	}
 	for (unsigned i = 0; i < n; i++)
 		out->slow += length[i] > out->median_ns + out->median_ns / 2;
 	free(length);

@@ -38,7 +38,7 @@ void verdict_give(struct report *r)
 	for (unsigned i = 0; i < r->ranks; i++)
 		gpus += r->rank[i].gpus;
 	if (!gpus || seen <= 0) {
-		r->verdict = metrics_text("Nothing ran on a GPU while this was recorded");
+		r->verdict = metrics_text("Nothing ran on a GPU while this was recorded.");
 		return;
 	}
 	struct reason reason[] = {
@@ -57,9 +57,9 @@ void verdict_give(struct report *r)
 		used += (size_t)snprintf(text + used, sizeof(text) - used, "%s%s %s", used ? ", " : "",
 								 reason[i].text, units_share(reason[i].share).s);
 	double busy = (double)t->busy_ns / seen, compute = (double)t->exposed_ns[REPORT_COMPUTE] / seen;
-	char who[32] = "GPU";
+	char who[40] = "GPU";
 	if (gpus > 1)
-		snprintf(who, sizeof(who), "%u GPUs, on average,", gpus);
-	r->verdict = metrics_text("%s busy %s, computing %s%s%s", who, units_share(busy).s,
-							  units_share(compute).s, used ? ": " : "", text);
+		snprintf(who, sizeof(who), "%u GPUs, on average", gpus);
+	r->verdict = metrics_text("%s: busy %s, computing %s%s%s.", who, units_share(busy).s,
+							  units_share(compute).s, used ? "; " : "", text);
 }

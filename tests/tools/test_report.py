@@ -1,0 +1,152 @@
+"""`turbo report`: random timelines against answers that are counted out, JSON that keeps its keys, and errors that name
+what is wrong."""
+import collections
+import json
+import os
+import random
+import re
+import subprocess
+import sys
+import tempfile
+
+sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+import random_timeline  # noqa: E402
+import timeline_file  # noqa: E402
+import timelines  # noqa: E402
+
+README = os.path.join(os.path.dirname(os.path.abspath(__file__)), "../../tools/timeline/README.md")
+
+
+def run(*arguments, code=0, **more):
+    done = subprocess.run([timelines.TURBO, "report", *map(str, arguments)], capture_output=True, text=True, timeout=60, **more)
+    assert done.returncode == code, f"status {done.returncode}, not {code}: {done.stdout}{done.stderr}"
+    return done
+
+
+def report(*arguments, **more):
+    return json.loads(run(*arguments, "--json", "--top", 100, **more).stdout)
+
+
+def check_random(folder, seed):
+    rng = random.Random(seed)
+    timeline = timeline_file.Timeline()
+    made = random_timeline.fill(rng, timeline, rng.choice((1, 2, 30, 300)), rng.randrange(2))
+    path = os.path.join(folder, f"{seed}.timeline")
+    timeline.write(path)
+    have = report(path)
+    gpu = have["ranks"][0]["gpus"][0]
+    for key, want in random_timeline.answers(made).items():
+        assert gpu["time"][key] == want, f"seed {seed}: {key} is {gpu['time'][key]}, not {want}"
+    durations = collections.defaultdict(list)
+    for _, name, category, start, end, _ in made:
+        if not name.startswith(("Memcpy ", "Memset ")):
+            durations[name].append((end - start) * 1000)
+    assert have["kernels"]["names"] == len(durations)
+    for k in have["kernels"]["top"]:
+        of = sorted(durations[k["name"]])
+        assert (k["count"], k["sum_ns"], k["min_ns"], k["max_ns"]) == (len(of), sum(of), of[0], of[-1]), (seed, k)
+        for key, q in (("p50_ns", 50), ("p99_ns", 99)):
+            want = of[(len(of) * q + 99) // 100 - 1]
+            assert abs(k[key] - want) <= 0.0625 * want + 1, (seed, key, k[key], want)
+    idle = sum(c["ns"] for c in gpu["idle"].values())
+    assert idle == gpu["time"]["idle_ns"] == sum(g["ns"] for g in gpu["gaps"]), (seed, idle)
+    assert sum(c["count"] for c in gpu["idle"].values()) == sum(g["count"] for g in gpu["gaps"])
+    assert sum(s["count"] for s in gpu["streams"]) == gpu["operations"] == len(made)
+    os.unlink(path)
+
+
+def check_random_timelines(folder):
+    first = random.SystemRandom().randrange(1 << 30)
+    for seed in range(first, first + 40):
+        check_random(folder, seed)
+    print("where time goes, kernels, gaps: 40 random timelines from seed", first)
+
+
+def keys(value, out):
+    if isinstance(value, dict):
+        out.update(value)
+        for v in value.values():
+            keys(v, out)
+    elif isinstance(value, list):
+        for v in value:
+            keys(v, out)
+    return out
+
+
+def check_keys(folder):
+    """README.md names every key, and there is no other."""
+    timelines.make(folder, "--ranks", 2, "--records", 20000, "--launches")
+    with tempfile.TemporaryDirectory() as other:
+        timeline = timeline_file.Timeline()
+        timeline.add(timeline_file.GAP, "a reason", 0, 0, 100)
+        timeline.add(timeline_file.KERNEL, "k", timeline.lane(timeline_file.STREAM), 200, 100)
+        timeline.write(os.path.join(other, "gap.timeline"))
+        have = keys(report(folder, other), set())
+    with open(README, encoding="utf-8") as file:
+        text = file.read().split("## `turbo report --json`")[1]
+    text = text.split("```")[1]
+    named = set(re.findall(r'"([A-Za-z0-9_]+)"', text))
+    assert not have - named, f"not in README.md: {have - named}"
+    values = {"turbo", "report", "sampled", "kernel", "launch", "off", "unknown", "note", "warning", "problem", "excess"}
+    assert not named - have - values, f"in README.md only: {named - have - values}"
+    print("every key of the JSON is in README.md")
+
+
+def check_same_each_time(folder):
+    assert run(folder, "--json").stdout == run(folder, "--json").stdout
+    assert run(folder).stdout == run(folder).stdout
+    print("the same each time")
+
+
+def check_window_and_rank(folder):
+    whole, part = report(folder), report(folder, "--window", "100ms..0.3", "--rank", "1")
+    assert [r["rank"] for r in whole["ranks"]] == [0, 1] and [r["rank"] for r in part["ranks"]] == [1]
+    assert part["window"] == {"start": 100_000_000, "end": 300_000_000, "asked": True}
+    assert part["ranks"][0]["gpus"][0]["time"]["window_ns"] == 200_000_000
+    halves = [report(folder, "--window", w)["time"] for w in ("..0.25", "0.25..")]
+    for key in ("busy_ns", "compute_ns", "overlap_ns", "exposed_memory_ns"):
+        assert sum(h[key] for h in halves) == whole["time"][key], key
+    print("windows and ranks")
+
+
+def check_errors(folder):
+    good = os.path.join(folder, sorted(os.listdir(folder))[0])
+    with tempfile.TemporaryDirectory() as other:
+        bad = os.path.join(other, "bad.timeline")
+        with open(bad, "wb") as file:
+            file.write(b"TURBOTL1" + bytes(100))
+        done = run(bad, good, code=1)
+        assert bad in done.stderr and "KERNELS" in done.stdout, done
+        done = run(bad, code=1)
+        assert done.stdout == "" and bad in done.stderr and len(done.stderr.splitlines()) == 1, done
+        done = run(os.path.join(other, "none"), code=1)
+        assert "none" in done.stderr and done.stdout == ""
+        empty = os.path.join(other, "empty")
+        os.mkdir(empty)
+        assert empty in run(empty, code=1).stderr
+        assert "none/page.html" in run(good, "--html", os.path.join(other, "none/page.html"), code=1).stderr
+    assert "--rank" in run(good, "--rank", 7, code=1).stderr
+    with open("/dev/full", "w", encoding="utf-8") as full:
+        done = subprocess.run([timelines.TURBO, "report", good], stdout=full, stderr=subprocess.PIPE, text=True, timeout=60)
+        assert done.returncode == 1 and "No space left" in done.stderr, done
+    for wrong in (["--top", "0"], ["--top", "x"], ["--window", "5"], ["--window", "3..2"], ["--window", "x..2"], ["--window", ".."],
+                  ["--window", "1..2x"], ["--window", "-1..2"], ["--window", "nan..2"], ["--rank", "x"], ["--rank", "1,"], ["--rank"],
+                  ["--nothing"], ["--html", ""]):
+        done = run(good, *wrong, code=2)
+        assert done.stdout == "" and wrong[0] in done.stderr, done
+    assert "FILE" in run(code=2).stderr
+    assert not run(good).stderr
+    print("errors say what is wrong")
+
+
+def main():
+    with tempfile.TemporaryDirectory() as folder:
+        check_random_timelines(folder)
+        check_keys(folder)
+        check_same_each_time(folder)
+        check_window_and_rank(folder)
+        check_errors(folder)
+
+
+if __name__ == "__main__":
+    main()
