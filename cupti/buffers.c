@@ -21,6 +21,7 @@ static _Atomic unsigned count; /* only the helper adds */
 /* A bit for each that is free: acquire when taken, release when given back. */
 static _Atomic uint64_t free_pool, free_spare = UINT64_MAX;
 static uint8_t spare[MOST][SPARE_BYTES] __attribute__((aligned(8)));
+static uint8_t waste[SPARE_BYTES] __attribute__((aligned(8)));
 
 static _Atomic bool ours, asked;
 static cupti_requested *_Atomic foreign_requested;
@@ -134,13 +135,22 @@ uint64_t buffers_filled(void)
 
 /* ---- callbacks ---- */
 
-static void request_spare(uint8_t **buffer, size_t *size)
+/* Nothing of ours is left: what CUPTI writes here nobody reads, so all may share it. */
+static void request_nothing(uint8_t **buffer, size_t *size)
 {
-	int i = take(&free_spare);
 	recording_count(TIMELINE_COUNT_NO_BUFFER, 1);
-	/* The last one is shared by all that come too late: nobody reads what is in it. */
-	*buffer = spare[i < 0 ? MOST - 1 : (unsigned)i];
-	*size = SPARE_BYTES;
+	*buffer = waste;
+	*size = sizeof(waste);
+}
+
+static bool request(_Atomic uint64_t *word, uint8_t *base, size_t bytes, uint8_t **buffer, size_t *size)
+{
+	int i = take(word);
+	if (i < 0)
+		return false;
+	*buffer = base + (size_t)i * bytes;
+	*size = bytes;
+	return true;
 }
 
 void buffers_requested(uint8_t **buffer, size_t *size, size_t *most_records)
@@ -150,15 +160,19 @@ void buffers_requested(uint8_t **buffer, size_t *size, size_t *most_records)
 		other(buffer, size, most_records);
 		return;
 	}
-	int i = take(&free_pool);
-	if (i < 0) {
-		request_spare(buffer, size);
-	} else {
-		*buffer = atomic_load_explicit(&pool, memory_order_relaxed) + (size_t)i * BYTES;
-		*size = BYTES;
-	}
+	if (!request(&free_pool, atomic_load_explicit(&pool, memory_order_relaxed), BYTES, buffer, size) &&
+		!request(&free_spare, spare[0], SPARE_BYTES, buffer, size))
+		request_nothing(buffer, size);
 	*most_records = 0; /* as many as fit */
 	atomic_store_explicit(&asked, true, memory_order_release);
+}
+
+static void empty(uint8_t *buffer, size_t valid, size_t bytes)
+{
+	guard_enter();
+	decode_buffer(buffer, valid < bytes ? valid : bytes);
+	memset(buffer, 0, bytes);
+	guard_leave();
 }
 
 void buffers_completed(void *context, uint32_t stream, uint8_t *buffer, size_t size, size_t valid)
@@ -167,15 +181,12 @@ void buffers_completed(void *context, uint32_t stream, uint8_t *buffer, size_t s
 	uintptr_t in_spare = (uintptr_t)buffer - (uintptr_t)spare;
 	cupti_completed *other = atomic_load(&foreign_completed);
 	if (in_pool < MOST * BYTES) {
-		guard_enter();
-		decode_buffer(buffer, valid < BYTES ? valid : BYTES);
-		memset(buffer, 0, BYTES);
-		guard_leave();
+		empty(buffer, valid, BYTES);
 		give(&free_pool, (unsigned)(in_pool / BYTES));
 	} else if (in_spare < sizeof(spare)) {
-		memset(buffer, 0, SPARE_BYTES);
+		empty(buffer, valid, SPARE_BYTES);
 		give(&free_spare, (unsigned)(in_spare / SPARE_BYTES));
-	} else if (other) {
+	} else if (other && buffer != waste) {
 		other(context, stream, buffer, size, valid);
 	}
 }

@@ -2,8 +2,8 @@
  * buffers.h - the memory that CUPTI writes its records to.
  *
  * A pool of buffers, zeroed, so that CUPTI need not do it on a launch. Taking one is a bit of a word; nothing is
- * allocated in a callback. When all are out CUPTI gets a small one whose records are thrown away, which is counted:
- * NULL would crash it before 12.9. The helper adds buffers before the pool runs dry.
+ * allocated in a callback. The helper adds buffers before the pool runs dry; when all are out there are small ones, and
+ * then one whose records are thrown away, which is counted: NULL would crash CUPTI before 12.9.
  *
  * The two callbacks stand between CUPTI and a foreign client, too: buffers asked for by one side must not end with the
  * other. Whose a buffer is, its address tells.

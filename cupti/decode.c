@@ -10,7 +10,9 @@
 #include "recording.h"
 #include "times.h"
 
-#define BATCH 256
+#define BATCH 1024
+#define MEMO 128 /* entries of a batch that are found again without asking the file's tables; a power of 2 */
+#define LANES 16
 #define DAY_NS 86400000000000ull
 #define CONTEXTS 64
 #define KINDS 64
@@ -28,13 +30,25 @@ static _Atomic uint32_t strides[KINDS];
 /* Device of a context, + 1; contexts' numbers are small. Relaxed: the same for ever. */
 static _Atomic uint32_t devices[CONTEXTS];
 
-/* One bracket of the ring. */
+/* What a program does repeats itself: of the entries and lanes of a batch most have just been seen. Not for longer than a
+ * batch, because strings may change between two callbacks, and the file between two brackets. */
+struct memo_entry {
+	const char *name; /* where CUPTI keeps it; NULL: empty */
+	struct timeline_entry entry;
+	uint32_t index;
+};
+struct memo_lane {
+	struct timeline_lane lane; /* kind 0: empty */
+	uint16_t index;
+};
+
+/* One bracket of the file. */
 struct batch {
 	struct times_map times;
 	uint64_t now;
-	struct timeline_lane lane; /* of the record before: most have the same */
-	uint16_t lane_index;
 	uint64_t zero, backwards, unknown, work;
+	struct memo_lane lane[LANES];
+	struct memo_entry entry[MEMO];
 };
 
 /* ---- times, lanes ---- */
@@ -65,12 +79,28 @@ static bool set_times(struct batch *b, struct timeline_record *r, uint64_t start
 
 static uint16_t lane_of(struct batch *b, const struct timeline_lane *lane)
 {
-	if (memcmp(&b->lane, lane, sizeof(*lane)) != 0) {
-		b->lane = *lane;
-		b->lane_index = recording_lane(lane, NULL);
+	struct memo_lane *m = &b->lane[(lane->stream ^ lane->thread ^ lane->device << 2) % LANES];
+	if (memcmp(&m->lane, lane, sizeof(*lane)) != 0) {
+		m->lane = *lane;
+		m->index = recording_lane(lane, NULL);
 	}
-	return b->lane_index;
+	return m->index;
 }
+
+/* `name` stays where it is until the batch is done. */
+static uint32_t entry_of(struct batch *b, const struct timeline_entry *entry, const char *name)
+{
+	uint64_t key = (uintptr_t)name ^ (uint64_t)entry->kernel.grid[0] << 40 ^
+				   (uint64_t)entry->kernel.grid[1] << 48 ^ (uint64_t)entry->kernel.block[0] << 32;
+	struct memo_entry *m = &b->entry[key * 0x9e3779b97f4a7c15u >> 57];
+	if (m->name != name || memcmp(&m->entry, entry, sizeof(*entry)) != 0) {
+		m->name = name;
+		m->entry = *entry;
+		m->index = recording_entry(entry, name);
+	}
+	return m->index;
+}
+_Static_assert(MEMO == 1 << (64 - 57), "a hash's highest bits");
 
 static uint16_t stream_lane(struct batch *b, uint32_t device, uint32_t context, uint32_t stream)
 {
@@ -118,7 +148,7 @@ static void put_kernel(struct batch *b, const struct cupti_kernel *k)
 	e.kernel.dynamic_shared = (uint32_t)k->dynamic_shared;
 	e.kernel.graph = k->graph;
 	note_device(k->context, k->device);
-	r.entry = recording_entry(&e, k->name ? k->name : "unknown");
+	r.entry = entry_of(b, &e, k->name ? k->name : "unknown");
 	r.lane = stream_lane(b, k->device, k->context, k->stream);
 	r.value = k->graph_node;
 	recording_put(&r);
@@ -229,7 +259,7 @@ static void put_call(struct batch *b, const struct cupti_call *c)
 		r.flags |= TIMELINE_FLAG_FAILED;
 	e.api.callback = c->callback;
 	e.api.runtime = c->kind == CUPTI_RUNTIME;
-	r.entry = recording_entry(&e, names_call(e.api.runtime, c->callback));
+	r.entry = entry_of(b, &e, names_call(e.api.runtime, c->callback));
 	r.lane = thread_lane(b, c->thread);
 	recording_put(&r);
 }
@@ -285,7 +315,10 @@ static void count(enum timeline_count which, uint64_t n)
 /* CUPTI is not called inside the ring's bracket. */
 static void put_batch(struct cupti_record *const *record, unsigned n)
 {
-	struct batch b = {.times = times_map(), .now = times_now()};
+	struct batch b;
+	memset(&b, 0, sizeof(b));
+	b.times = times_map();
+	b.now = times_now();
 	for (unsigned i = 0; i < n; i++)
 		if (record[i]->kind == CUPTI_DRIVER || record[i]->kind == CUPTI_RUNTIME)
 			names_learn(record[i]->kind == CUPTI_RUNTIME, ((const struct cupti_call *)record[i])->callback);
