@@ -1,30 +1,40 @@
 /*
  * hist.c - histogram of lengths of time with logarithmic buckets.
+ *
+ * The lengths of one kernel lie in a few octaves, and a program may have tens of thousands of kernels: an octave
+ * has memory once something is in it.
  */
 #include <stdlib.h>
 
 #include "metrics.h"
 
-static unsigned bucket_of(uint64_t v)
+/* Octave 0: 0 to 31, exact. Octave n: from 2^(n+4) up to twice that. */
+static unsigned octave_of(uint64_t v, unsigned *bucket)
 {
-	if (v < 16)
-		return (unsigned)v;
-	unsigned octave = 63 - (unsigned)__builtin_clzll(v);
-	unsigned b = (octave - 3) * 16 + (unsigned)((v >> (octave - 4)) & 15);
-	return b < HIST_BUCKETS ? b : HIST_BUCKETS - 1;
+	if (v < HIST_BUCKETS) {
+		*bucket = (unsigned)v;
+		return 0;
+	}
+	unsigned bit = 63 - (unsigned)__builtin_clzll(v), octave = bit - (HIST_BITS - 1);
+	*bucket = (unsigned)(v >> (bit - HIST_BITS)) % HIST_BUCKETS;
+	if (octave < HIST_OCTAVES)
+		return octave;
+	*bucket = HIST_BUCKETS - 1;
+	return HIST_OCTAVES - 1;
 }
 
-static uint64_t bucket_low(unsigned b)
+static uint32_t *octave(struct hist *h, unsigned o)
 {
-	return b < 16 ? b : (uint64_t)(16 + b % 16) << (b / 16 - 1);
+	if (!h->octave[o])
+		h->octave[o] = metrics_alloc(HIST_BUCKETS, sizeof(*h->octave[o]));
+	return h->octave[o];
 }
 
 void hist_add(struct hist *h, uint64_t v)
 {
-	if (!h->bucket)
-		h->bucket = metrics_alloc(HIST_BUCKETS, sizeof(*h->bucket));
-	uint32_t *b = &h->bucket[bucket_of(v)];
-	*b += *b < UINT32_MAX;
+	unsigned b, o = octave_of(v, &b);
+	uint32_t *count = &octave(h, o)[b];
+	*count += *count < UINT32_MAX;
 	if (h->count++ == 0 || v < h->min)
 		h->min = v;
 	if (v > h->max)
@@ -36,11 +46,14 @@ void hist_merge(struct hist *to, const struct hist *from)
 {
 	if (!from->count)
 		return;
-	if (!to->bucket)
-		to->bucket = metrics_alloc(HIST_BUCKETS, sizeof(*to->bucket));
-	for (unsigned b = 0; b < HIST_BUCKETS; b++)
-		if (__builtin_add_overflow(to->bucket[b], from->bucket[b], &to->bucket[b]))
-			to->bucket[b] = UINT32_MAX;
+	for (unsigned o = 0; o < HIST_OCTAVES; o++) {
+		if (!from->octave[o])
+			continue;
+		uint32_t *count = octave(to, o);
+		for (unsigned b = 0; b < HIST_BUCKETS; b++)
+			if (__builtin_add_overflow(count[b], from->octave[o][b], &count[b]))
+				count[b] = UINT32_MAX;
+	}
 	if (to->count == 0 || from->min < to->min)
 		to->min = from->min;
 	if (from->max > to->max)
@@ -49,26 +62,35 @@ void hist_merge(struct hist *to, const struct hist *from)
 	to->sum += from->sum;
 }
 
+/* `part` of the way through a bucket, as if its values were spread evenly over it. */
+static double value_in(unsigned o, unsigned b, double part)
+{
+	if (!o)
+		return b;
+	double width = (double)(1ull << (o - 1));
+	return (HIST_BUCKETS + b + part) * width;
+}
+
 uint64_t hist_quantile(const struct hist *h, double q)
 {
-	if (!h->count)
-		return 0;
 	double want = q * (double)h->count; /* so many are at or below the answer */
 	uint64_t below = 0;
-	unsigned b = 0;
-	while (b < HIST_BUCKETS - 1 && (double)(below + h->bucket[b]) < want)
-		below += h->bucket[b++];
-	/* As if the bucket's values were spread evenly over it. */
-	double part = h->bucket[b] ? (want - (double)below) / h->bucket[b] : 0;
-	double low = (double)bucket_low(b), width = (double)(bucket_low(b + 1) - bucket_low(b));
-	double v = b < 16 ? low : low + part * width;
-	if (v < (double)h->min)
-		return h->min;
-	return v > (double)h->max ? h->max : (uint64_t)(v + 0.5);
+	for (unsigned o = 0; o < HIST_OCTAVES; o++)
+		for (unsigned b = 0; h->octave[o] && b < HIST_BUCKETS; b++) {
+			uint32_t count = h->octave[o][b];
+			if (!count || (double)(below + count) < want) {
+				below += count;
+				continue;
+			}
+			double v = value_in(o, b, (want - (double)below) / count);
+			return v < (double)h->min ? h->min : v > (double)h->max ? h->max : (uint64_t)(v + 0.5);
+		}
+	return h->max;
 }
 
 void hist_free(struct hist *h)
 {
-	free(h->bucket);
+	for (unsigned o = 0; o < HIST_OCTAVES; o++)
+		free(h->octave[o]);
 	*h = (struct hist){0};
 }

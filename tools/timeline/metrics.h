@@ -16,11 +16,13 @@ char *metrics_text(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
 
 /* ---- hist.c: lengths of time, percentiles to 3 % ---- */
 
-/* 16 buckets an octave, up to 2^42 ns (73 minutes); what is longer is in the last. */
-#define HIST_BUCKETS (40 * 16)
+/* 32 buckets an octave, up to 2^43 ns (2 hours); what is longer is in the last. */
+#define HIST_BITS 5
+#define HIST_BUCKETS (1u << HIST_BITS)
+#define HIST_OCTAVES 39
 struct hist {
 	uint64_t count, sum, min, max;
-	uint32_t *bucket; /* NULL until something is added; saturates */
+	uint32_t *octave[HIST_OCTAVES]; /* HIST_BUCKETS each, or NULL; they saturate */
 };
 void hist_add(struct hist *h, uint64_t v);
 void hist_merge(struct hist *to, const struct hist *from);
