@@ -8,11 +8,9 @@
  * COPY_RANDOM_OPS    operations of all threads together (default 2400)
  * SOAK_S             instead: rounds of new seeds for that many seconds
  */
-#include "common/copy_fixture.h"
+#include "common/players.h"
 #include <cmocka.h>
 
-#include <pthread.h>
-#include <stdio.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
@@ -25,10 +23,7 @@
 static unsigned char *pool;
 
 struct actor {
-	pthread_t thread;
-	unsigned number;
-	uint64_t random;
-	unsigned ops;
+	struct player me;
 	CUcontext ctx;
 	bool kernels; /* the fixture's kernels are of this thread's context */
 	CUstream stream, aux;
@@ -36,21 +31,7 @@ struct actor {
 	CUdeviceptr block;
 	unsigned char *model; /* what the block must hold once the stream is idle */
 	unsigned copies;
-	char wrong[200];
 };
-
-#define WRONG(a, ...) (snprintf((a)->wrong, sizeof((a)->wrong), __VA_ARGS__), false)
-#define TRY(a, call)                                             \
-	do {                                                         \
-		CUresult r_ = (call);                                    \
-		if (r_ != CUDA_SUCCESS)                                  \
-			return WRONG(a, "%s: %s", #call, cuda_dl_error(r_)); \
-	} while (0)
-
-static uint64_t below(struct actor *a, uint64_t limit)
-{
-	return random_below(&a->random, limit);
-}
 
 /* 4 bytes to 20 MiB, each power of two as likely as the next; often just at a limit. */
 static size_t random_size(struct actor *a)
@@ -178,7 +159,7 @@ static bool op_copy_out(struct actor *a)
 static bool op_fill(struct actor *a)
 {
 	size_t n = (random_size(a) + 3) / 4 * 4, at = random_place(a, n, 4);
-	uint32_t word = (uint32_t)random_next(&a->random);
+	uint32_t word = (uint32_t)random_next(&a->me.random);
 	if (a->kernels && below(a, 2))
 		TRY(a, launch_fill(a->stream, a->block + at, n / 4, word));
 	else
@@ -206,7 +187,7 @@ static bool op_move(struct actor *a)
 static bool op_detour(struct actor *a)
 {
 	size_t n = 4096, at = random_place(a, n, 4);
-	uint32_t word = (uint32_t)random_next(&a->random);
+	uint32_t word = (uint32_t)random_next(&a->me.random);
 	TRY(a, cu.cuEventRecord(a->event, a->stream));
 	TRY(a, cu.cuStreamWaitEvent(a->aux, a->event, 0));
 	TRY(a, cu.cuMemsetD32Async(a->block + at, word, n / 4, a->aux));
@@ -282,14 +263,19 @@ static bool op_synchronize(struct actor *a)
 
 /* ---- a thread ---- */
 
-static bool open_actor(struct actor *a)
+static CUcontext second; /* of another device where there is one, for the last thread */
+
+static bool open_actor(void *player)
 {
 	static const CUstream defaults[] = {CU_STREAM_PER_THREAD, CU_STREAM_LEGACY};
+	struct actor *a = player;
+	a->ctx = a->me.number == THREADS - 1 ? second : fx.ctx;
+	a->kernels = a->ctx == fx.ctx;
 	TRY(a, cu.cuCtxSetCurrent(a->ctx));
-	if (a->number % 4 < 2)
-		TRY(a, cu.cuStreamCreate(&a->stream, a->number % 2 ? CU_STREAM_DEFAULT : CU_STREAM_NON_BLOCKING));
+	if (a->me.number % 4 < 2)
+		TRY(a, cu.cuStreamCreate(&a->stream, a->me.number % 2 ? CU_STREAM_DEFAULT : CU_STREAM_NON_BLOCKING));
 	else
-		a->stream = defaults[a->number % 2];
+		a->stream = defaults[a->me.number % 2];
 	TRY(a, cu.cuStreamCreate(&a->aux, CU_STREAM_NON_BLOCKING));
 	TRY(a, cu.cuEventCreate(&a->event, CU_EVENT_DISABLE_TIMING));
 	TRY(a, cu.cuMemAlloc_v2(&a->block, ROOM));
@@ -298,8 +284,9 @@ static bool open_actor(struct actor *a)
 	return a->model != NULL;
 }
 
-static bool close_actor(struct actor *a)
+static bool close_actor(void *player)
 {
+	struct actor *a = player;
 	unsigned char *seen = malloc(ROOM);
 	TRY(a, cu.cuMemcpyDtoHAsync_v2(seen, a->block, ROOM, a->stream));
 	const char *bad = differs(seen, a->model, ROOM);
@@ -310,78 +297,42 @@ static bool close_actor(struct actor *a)
 	TRY(a, cu.cuMemFree_v2(a->block));
 	TRY(a, cu.cuEventDestroy_v2(a->event));
 	TRY(a, cu.cuStreamDestroy_v2(a->aux));
-	if (a->number % 4 < 2)
+	if (a->me.number % 4 < 2)
 		TRY(a, cu.cuStreamDestroy_v2(a->stream));
 	return true;
 }
 
-static void *actor_main(void *arg)
+static bool op(void *player)
 {
-	struct actor *a = arg;
 	static bool (*const ops[])(struct actor *) = {op_copy_in, op_copy_out, op_fill, op_move,
 												  op_detour,  op_delay,    op_late, op_synchronize};
 	static const char mix[] = "0000001111234567"; /* ten of sixteen are copies */
-	if (!open_actor(a))
-		return NULL;
-	for (unsigned i = 0; i < a->ops; i++) {
-		if (!ops[mix[below(a, sizeof(mix) - 1)] - '0'](a)) {
-			size_t used = strlen(a->wrong);
-			snprintf(a->wrong + used, sizeof(a->wrong) - used, " (operation %u of thread %u)", i, a->number);
-			return NULL;
-		}
-	}
-	close_actor(a);
-	return NULL;
+	struct actor *a = player;
+	return ops[mix[below(a, sizeof(mix) - 1)] - '0'](a);
 }
 
-static uint64_t seed;
 static unsigned copies;
 
-static void one_round(unsigned ops)
+static bool one_round(uint64_t seed, unsigned ops)
 {
-	struct actor actors[THREADS];
-	CUcontext second = fx.ctx;
-	print_message("seed %llu, %u operations\n", (unsigned long long)seed, ops);
+	static struct actor actors[THREADS];
+	static const struct game game = {THREADS, sizeof(actors[0]), actors, open_actor, op, close_actor};
+	second = fx.ctx;
 	if (fx.devices > 1)
 		OK(cu.cuDevicePrimaryCtxRetain(&second, 1));
-	for (unsigned i = 0; i < THREADS; i++) {
-		bool first = i != THREADS - 1;
-		actors[i] = (struct actor){.number = i,
-								   .ops = ops / THREADS,
-								   .ctx = first ? fx.ctx : second,
-								   .kernels = first || second == fx.ctx,
-								   .random = seed * 1000003 + i + 1};
-		assert_int_equal(pthread_create(&actors[i].thread, NULL, actor_main, &actors[i]), 0);
-	}
-	const char *wrong = NULL;
-	for (unsigned i = 0; i < THREADS; i++) {
-		pthread_join(actors[i].thread, NULL);
+	bool well = game_round(&game, seed, ops);
+	for (unsigned i = 0; i < THREADS; i++)
 		copies += actors[i].copies;
-		if (actors[i].wrong[0])
-			wrong = actors[i].wrong;
-	}
-	if (wrong)
-		fail_msg("seed %llu: %s", (unsigned long long)seed, wrong);
 	if (second != fx.ctx)
 		OK(cu.cuDevicePrimaryCtxRelease_v2(1));
-}
-
-static unsigned number(const char *name, unsigned otherwise)
-{
-	const char *text = getenv(name);
-	return text && *text ? (unsigned)strtoul(text, NULL, 10) : otherwise;
+	return well;
 }
 
 static void random_copies_match_the_model(void **state)
 {
 	(void)state;
-	unsigned soak = number("SOAK_S", 0), ops = number("COPY_RANDOM_OPS", 2400);
-	uint64_t start = now_ns();
-	seed = number("COPY_RANDOM_SEED", (unsigned)(now_ns() / 1000 % 1000000000));
-	do {
-		one_round(ops);
-		seed++;
-	} while (soak && now_ns() - start < soak * 1000000000ull);
+	unsigned ops = env_number("COPY_RANDOM_OPS", 2400);
+	assert_true(rounds_play(&(struct rounds){"COPY_RANDOM_SEED", ops, ops, 0, 1}, one_round) > 0);
 	print_message("%u copies, %llu staged\n", copies, (unsigned long long)copy_staged());
 	/* A quarter of the sizes is large enough; some find the ring full. */
 	if (fx.preloaded)

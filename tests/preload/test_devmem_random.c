@@ -11,19 +11,15 @@
  * DEVMEM_RANDOM_OPS    operations of all threads together in each mode (default 24000)
  * SOAK_S               instead: rounds of new seeds for that many seconds in all
  */
-#include "common/copy_fixture.h"
+#include "common/players.h"
 #include <cmocka.h>
 
-#include <pthread.h>
-#include <stdio.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #define THREADS 4
 #define STREAMS 3 /* of each thread in each context */
 #define LIVE 24   /* blocks that a thread holds at most */
-#define READS 64  /* tags of a thread on their way to the host */
-#define WORDS 16  /* read back at each end of a block */
 #define CONTEXTS 3
 
 static CUcontext contexts[CONTEXTS];
@@ -36,38 +32,15 @@ struct block {
 	unsigned ctx, stream; /* where its last work is */
 };
 
-struct read {
-	uint32_t *host; /* 2 * WORDS words of pinned memory */
-	uint32_t tag;
-	CUstream stream;
-	bool used;
-};
-
 struct actor {
-	pthread_t thread;
-	unsigned number, ctx, ops;
-	uint64_t random;
+	struct player me;
+	unsigned ctx;
 	uint32_t next_tag;
 	CUstream stream[CONTEXTS][STREAMS];
 	CUevent event[CONTEXTS];
 	struct block block[LIVE];
-	struct read read[READS];
-	unsigned done, checked;
-	char wrong[240];
+	struct tag_reads reads;
 };
-
-#define WRONG(a, ...) (snprintf((a)->wrong, sizeof((a)->wrong), __VA_ARGS__), false)
-#define TRY(a, call)                                             \
-	do {                                                         \
-		CUresult r_ = (call);                                    \
-		if (r_ != CUDA_SUCCESS)                                  \
-			return WRONG(a, "%s: %s", #call, cuda_dl_error(r_)); \
-	} while (0)
-
-static uint64_t below(struct actor *a, uint64_t limit)
-{
-	return random_below(&a->random, limit);
-}
 
 /* 4 bytes to 4 MiB, each power of two as likely as the next, some sizes again and again. */
 static size_t random_size(struct actor *a)
@@ -87,35 +60,10 @@ static bool use(struct actor *a, unsigned ctx)
 	return true;
 }
 
-/* ---- tags that come back ---- */
-
-static bool read_end(struct actor *a, struct read *r)
-{
-	TRY(a, cu.cuStreamSynchronize(r->stream));
-	r->used = false;
-	a->checked++;
-	for (int i = 0; i < 2 * WORDS; i++)
-		if (r->host[i] != r->tag)
-			return WRONG(a, "word %d is %08x, not %08x: the block was handed out too early", i, r->host[i],
-						 r->tag);
-	return true;
-}
-
 /* Puts the reading of both ends of the block on the stream where its work is. */
 static bool read_begin(struct actor *a, const struct block *b)
 {
-	struct read *r = &a->read[below(a, READS)];
-	size_t n = b->bytes < WORDS * 4 ? b->bytes : WORDS * 4;
-	if (r->used && !read_end(a, r))
-		return false;
-	for (int i = 0; i < 2 * WORDS; i++)
-		r->host[i] = b->tag;
-	r->stream = a->stream[b->ctx][b->stream];
-	r->tag = b->tag;
-	r->used = true;
-	TRY(a, cu.cuMemcpyDtoHAsync_v2(r->host, b->p, n, r->stream));
-	TRY(a, cu.cuMemcpyDtoHAsync_v2(r->host + WORDS, b->p + b->bytes - n, n, r->stream));
-	return true;
+	return tags_read(&a->me, &a->reads, b->p, b->bytes, b->tag, a->stream[b->ctx][b->stream]);
 }
 
 /* ---- operations ---- */
@@ -183,8 +131,9 @@ static bool op_wait(struct actor *a)
 	return true;
 }
 
-static bool step(struct actor *a)
+static bool step(void *player)
 {
+	struct actor *a = player;
 	struct block *b = &a->block[below(a, LIVE)];
 	if (below(a, 100) == 0)
 		return op_wait(a);
@@ -200,9 +149,10 @@ static bool step(struct actor *a)
 
 /* ---- threads ---- */
 
-static bool actor_open(struct actor *a)
+static bool actor_open(void *player)
 {
-	uint32_t *host;
+	struct actor *a = player;
+	a->next_tag = a->me.number << 28 | 1;
 	for (unsigned c = 0; c < context_count; c++) {
 		TRY(a, cu.cuCtxSetCurrent(contexts[c]));
 		for (unsigned s = 0; s < STREAMS; s++)
@@ -210,71 +160,34 @@ static bool actor_open(struct actor *a)
 		TRY(a, cu.cuEventCreate(&a->event[c], CU_EVENT_DISABLE_TIMING));
 		a->ctx = c;
 	}
-	TRY(a, cu.cuMemHostAlloc((void **)&host, READS * 2 * WORDS * 4, CU_MEMHOSTALLOC_PORTABLE));
-	for (unsigned i = 0; i < READS; i++)
-		a->read[i].host = host + i * 2 * WORDS;
-	return true;
+	return tags_open(&a->me, &a->reads);
 }
 
-static bool actor_close(struct actor *a)
+static bool actor_close(void *player)
 {
+	struct actor *a = player;
 	for (unsigned i = 0; i < LIVE; i++)
 		if (a->block[i].p && !op_free(a, &a->block[i]))
 			return false;
-	for (unsigned i = 0; i < READS; i++)
-		if (a->read[i].used && !read_end(a, &a->read[i]))
-			return false;
+	STEP(tags_close(&a->me, &a->reads));
 	for (unsigned c = 0; c < context_count; c++)
 		for (unsigned s = 0; s < STREAMS; s++)
 			TRY(a, cu.cuStreamDestroy_v2(a->stream[c][s]));
-	TRY(a, cu.cuMemFreeHost(a->read[0].host));
 	return true;
 }
 
-static void *actor_main(void *arg)
-{
-	struct actor *a = arg;
-	bool ok = actor_open(a);
-	for (; ok && a->done < a->ops; a->done++)
-		ok = step(a);
-	if (ok)
-		actor_close(a);
-	return NULL;
-}
-
-static unsigned long env_number(const char *name, unsigned long missing)
-{
-	const char *text = getenv(name);
-	return text && *text ? strtoul(text, NULL, 10) : missing;
-}
-
-static bool one_round(const char *mode, uint64_t seed)
+static bool one_round(uint64_t seed, unsigned ops)
 {
 	static struct actor actors[THREADS];
-	unsigned ops = (unsigned)env_number("DEVMEM_RANDOM_OPS", fx.san ? 6000 : 24000), checked = 0;
-	bool ok = true;
-	printf("%s: seed %llu, %u operations\n", mode, (unsigned long long)seed, ops);
-	fflush(stdout);
-	memset(actors, 0, sizeof(actors));
-	for (unsigned i = 0; i < THREADS; i++) {
-		actors[i].number = i;
-		actors[i].random = (seed + i + 1) * 0x9e3779b97f4a7c15ull | 1;
-		actors[i].next_tag = i << 28 | 1;
-		actors[i].ops = ops / THREADS;
-		pthread_create(&actors[i].thread, NULL, actor_main, &actors[i]);
-	}
-	for (unsigned i = 0; i < THREADS; i++) {
-		pthread_join(actors[i].thread, NULL);
-		checked += actors[i].checked;
-		if (!actors[i].wrong[0])
-			continue;
-		printf("thread %u, operation %u: %s\n", i, actors[i].done, actors[i].wrong);
-		ok = false;
-	}
+	static const struct game game = {THREADS, sizeof(actors[0]), actors, actor_open, step, actor_close};
+	unsigned checked = 0;
+	STEP(game_round(&game, seed, ops));
+	for (unsigned i = 0; i < THREADS; i++)
+		checked += actors[i].reads.checked;
 	printf("%u tags checked, %llu hits, %llu misses\n", checked,
 		   (unsigned long long)counter("devmem.cache.hits"),
 		   (unsigned long long)counter("devmem.cache.misses"));
-	return ok && checked > ops / 20;
+	return checked > ops / 20;
 }
 
 static void open_contexts(void)
@@ -290,16 +203,12 @@ static void open_contexts(void)
 
 static int run_mode(const char *mode)
 {
-	uint64_t seed = env_number("DEVMEM_RANDOM_SEED", now_ns() % 1000000000), until = 0;
-	unsigned long soak = env_number("SOAK_S", 0);
+	unsigned ops = env_number("DEVMEM_RANDOM_OPS", fx.san ? 6000 : 24000);
+	printf("%s\n", mode);
 	copy_open();
 	open_contexts();
-	if (soak)
-		until = now_ns() + soak * 1000000000ull / 2;
-	do {
-		if (!one_round(mode, seed++))
-			return 1;
-	} while (now_ns() < until);
+	if (!rounds_play(&(struct rounds){"DEVMEM_RANDOM_SEED", ops, ops, 0, 0.5}, one_round))
+		return 1;
 	if (sim.errors && sim.errors()) {
 		printf("the simulator saw mistakes\n");
 		return 1;

@@ -11,19 +11,15 @@
  *                      under a sanitizer, and no new round after a minute on a slow machine)
  * SOAK_S               instead: rounds for that many seconds
  */
+#include "common/players.h"
 #include "common/stream_fixture.h"
 #include <cmocka.h>
-
-#include <pthread.h>
-#include <stdio.h>
 
 #define ROUND 100000
 #define THREADS 4
 #define STREAMS 3 /* explicit ones of each thread; two more are its default ones */
 #define ALL (STREAMS + 2)
 #define HELD 20            /* blocks of each thread */
-#define READS 64           /* copies of tags on their way to the host */
-#define WORDS 8            /* filled, and read back, at each end of a block */
 #define POST 16            /* blocks on their way from one thread to another */
 #define BUDGET (140 * MIB) /* held by one thread at most */
 
@@ -34,24 +30,15 @@ struct block {
 	unsigned stream; /* where its last work is */
 };
 
-struct read {
-	uint32_t *host; /* 2 * WORDS */
-	uint32_t tag;
-	CUstream stream;
-	bool used;
-};
-
 struct actor {
-	pthread_t thread;
-	unsigned number, ops, done, refused, worked;
-	uint64_t random;
+	struct player me;
+	unsigned refused, worked;
 	uint32_t next_tag;
 	size_t held;
 	CUstream stream[ALL];
 	CUevent event;
 	struct block block[HELD];
-	struct read read[READS];
-	char wrong[240];
+	struct tag_reads reads;
 };
 
 /* A block in the post, and the event after which the receiver may touch it. */
@@ -64,24 +51,6 @@ static struct {
 
 /* A context with a capture in it cannot be waited for. */
 static pthread_rwlock_t no_capture = PTHREAD_RWLOCK_INITIALIZER;
-
-#define WRONG(a, ...) (snprintf((a)->wrong, sizeof((a)->wrong), __VA_ARGS__), false)
-#define TRY(a, call)                                                                \
-	do {                                                                            \
-		CUresult r_ = (call);                                                       \
-		if (r_ != CUDA_SUCCESS)                                                     \
-			return WRONG(a, "line %d: %s: %s", __LINE__, #call, cuda_dl_error(r_)); \
-	} while (0)
-#define STEP(call)        \
-	do {                  \
-		if (!(call))      \
-			return false; \
-	} while (0)
-
-static uint64_t below(struct actor *a, uint64_t limit)
-{
-	return random_below(&a->random, limit);
-}
 
 /* The per-thread stream is reached by handle and by the other ABI. */
 static CUresult alloc(struct actor *a, CUdeviceptr *p, size_t bytes, CUstream s)
@@ -100,37 +69,14 @@ static CUresult release(struct actor *a, CUdeviceptr p, CUstream s)
 
 /* ---- tags ---- */
 
-static bool read_done(struct actor *a, struct read *r)
-{
-	if (!r->used)
-		return true;
-	TRY(a, cu.cuStreamSynchronize(r->stream));
-	for (unsigned i = 0; i < 2 * WORDS; i++)
-		if (r->host[i] != r->tag)
-			return WRONG(a, "a block with tag %x holds %x: memory was handed out early", r->tag, r->host[i]);
-	r->used = false;
-	return true;
-}
-
 static bool all_read(struct actor *a)
 {
-	for (unsigned i = 0; i < READS; i++)
-		STEP(read_done(a, &a->read[i]));
-	return true;
+	return tags_wait(&a->me, &a->reads);
 }
 
 static bool check(struct actor *a, const struct block *b)
 {
-	struct read *r = &a->read[below(a, READS)];
-	CUstream s = a->stream[b->stream];
-	STEP(read_done(a, r));
-	memset(r->host, 0, 8 * WORDS);
-	TRY(a, cu.cuMemcpyDtoHAsync_v2(r->host, b->p, 4 * WORDS, s));
-	TRY(a, cu.cuMemcpyDtoHAsync_v2(r->host + WORDS, b->p + b->bytes - 4 * WORDS, 4 * WORDS, s));
-	r->tag = b->tag;
-	r->stream = s;
-	r->used = true;
-	return true;
+	return tags_read(&a->me, &a->reads, b->p, b->bytes, b->tag, a->stream[b->stream]);
 }
 
 static bool work(struct actor *a, struct block *b)
@@ -140,8 +86,8 @@ static bool work(struct actor *a, struct block *b)
 		STEP(check(a, b));
 	b->tag = a->next_tag++;
 	a->worked++;
-	TRY(a, cu.cuMemsetD32Async(b->p, b->tag, WORDS, s));
-	TRY(a, cu.cuMemsetD32Async(b->p + b->bytes - 4 * WORDS, b->tag, WORDS, s));
+	TRY(a, cu.cuMemsetD32Async(b->p, b->tag, TAG_WORDS, s));
+	TRY(a, cu.cuMemsetD32Async(b->p + b->bytes - 4 * TAG_WORDS, b->tag, TAG_WORDS, s));
 	return true;
 }
 
@@ -329,7 +275,7 @@ static bool op_rare(struct actor *a)
 	return true;
 }
 
-static bool op(struct actor *a)
+static bool play(struct actor *a)
 {
 	struct block *b = &a->block[below(a, HELD)];
 	if (below(a, 2000) == 0)
@@ -346,74 +292,51 @@ static bool op(struct actor *a)
 
 /* ---- threads ---- */
 
-static bool open_actor(struct actor *a)
+/* Streams of a real program do not run away without end. */
+static bool op(void *player)
 {
+	struct actor *a = player;
+	STEP(play(a));
+	return (a->me.done + 1) % 5000 || all_read(a);
+}
+
+static bool open_actor(void *player)
+{
+	struct actor *a = player;
+	a->next_tag = (a->me.number + 1) << 28 | 1;
 	TRY(a, cu.cuCtxSetCurrent(fx.ctx));
 	for (unsigned i = 0; i < STREAMS; i++)
 		TRY(a, cu.cuStreamCreate(&a->stream[i], i % 2 ? CU_STREAM_DEFAULT : CU_STREAM_NON_BLOCKING));
 	a->stream[STREAMS] = CU_STREAM_PER_THREAD;
 	/* The legacy stream orders all blocking ones, which hides mistakes: one thread in two uses it. */
-	a->stream[STREAMS + 1] = a->number % 2 ? CU_STREAM_LEGACY : CU_STREAM_PER_THREAD;
+	a->stream[STREAMS + 1] = a->me.number % 2 ? CU_STREAM_LEGACY : CU_STREAM_PER_THREAD;
 	TRY(a, cu.cuEventCreate(&a->event, CU_EVENT_DISABLE_TIMING));
-	for (unsigned i = 0; i < READS; i++)
-		TRY(a, cu.cuMemHostAlloc((void **)&a->read[i].host, 8 * WORDS, 0));
-	return true;
+	return tags_open(&a->me, &a->reads);
 }
 
-static bool close_actor(struct actor *a)
+static bool close_actor(void *player)
 {
+	struct actor *a = player;
 	for (unsigned i = 0; i < HELD; i++)
 		if (a->block[i].p)
 			STEP(op_free(a, &a->block[i]));
-	STEP(all_read(a));
-	for (unsigned i = 0; i < READS; i++)
-		TRY(a, cu.cuMemFreeHost(a->read[i].host));
+	STEP(tags_close(&a->me, &a->reads));
 	for (unsigned i = 0; i < STREAMS; i++)
 		TRY(a, cu.cuStreamDestroy_v2(a->stream[i]));
 	TRY(a, cu.cuEventDestroy_v2(a->event));
 	return true;
 }
 
-static void *actor_main(void *arg)
+static bool one_round(uint64_t seed, unsigned ops)
 {
-	struct actor *a = arg;
-	bool ok = open_actor(a);
-	while (ok && a->done < a->ops) {
-		ok = op(a);
-		a->done++;
-		/* Streams of a real program do not run away without end. */
-		if (ok && a->done % 5000 == 0)
-			ok = all_read(a);
-	}
-	if (ok)
-		close_actor(a);
-	return NULL;
-}
-
-static struct actor actors[THREADS];
-
-static void one_round(uint64_t seed, unsigned ops)
-{
-	const char *wrong = NULL;
+	static struct actor actors[THREADS];
+	static const struct game game = {THREADS, sizeof(actors[0]), actors, open_actor, op, close_actor};
 	unsigned refused = 0, worked = 0;
-	print_message("seed %llu, %u operations\n", (unsigned long long)seed, ops);
+	STEP(game_round(&game, seed, ops));
 	for (unsigned i = 0; i < THREADS; i++) {
-		actors[i] = (struct actor){.number = i, .ops = ops / THREADS};
-		actors[i].random = seed * 1000003 + i + 1;
-		actors[i].next_tag = (i + 1) << 28 | 1;
-		assert_int_equal(pthread_create(&actors[i].thread, NULL, actor_main, &actors[i]), 0);
-	}
-	for (unsigned i = 0; i < THREADS; i++) {
-		pthread_join(actors[i].thread, NULL);
 		refused += actors[i].refused;
 		worked += actors[i].worked;
-		if (actors[i].wrong[0]) {
-			print_error("thread %u, operation %u: %s\n", i, actors[i].done, actors[i].wrong);
-			wrong = actors[i].wrong;
-		}
 	}
-	if (wrong)
-		fail_msg("seed %llu: %s", (unsigned long long)seed, wrong);
 	for (unsigned i = 0; i < post.n; i++) {
 		OK(cu.cuEventSynchronize(post.event[i]));
 		OK(cu.cuEventDestroy_v2(post.event[i]));
@@ -425,26 +348,19 @@ static void one_round(uint64_t seed, unsigned ops)
 	/* Refused only by the driver; with four times 140 MiB of 640 held at most, hardly ever. */
 	assert_true(refused < ops / 20);
 	assert_true(worked > ops / 20);
-}
-
-static unsigned number(const char *name, unsigned otherwise)
-{
-	const char *text = getenv(name);
-	return text && *text ? (unsigned)strtoul(text, NULL, 10) : otherwise;
+	return true;
 }
 
 static void nothing_is_handed_out_early(void **state)
 {
 	(void)state;
-	unsigned soak = number("SOAK_S", 0), done = 0;
-	unsigned ops = number("STREAM_RANDOM_OPS", fx.san ? 60000 : 1000000);
-	uint64_t limit = (soak ? soak : 60) * 1000000000ull, start = now_ns();
-	uint64_t seed = number("STREAM_RANDOM_SEED", (unsigned)(now_ns() / 1000 % 1000000000));
-	while (done == 0 || (now_ns() - start < limit && (soak || done < ops))) {
-		unsigned round = ops < ROUND ? ops : ROUND;
-		one_round(seed++, round);
-		done += round;
-	}
+	const struct rounds rounds = {.seed = "STREAM_RANDOM_SEED",
+								  .ops = env_number("STREAM_RANDOM_OPS", fx.san ? 60000 : 1000000),
+								  .most = ROUND,
+								  .limit_s = 60,
+								  .soak = 1};
+	unsigned done = rounds_play(&rounds, one_round);
+	assert_true(done > 0);
 	print_message("%u operations\n", done);
 }
 
