@@ -48,10 +48,10 @@ static const char *leave_blocks(void)
 	return NULL;
 }
 
-/* A kernel spins on `busy` all the time while this thread launches elsewhere. */
-static CUresult launch_beside_spin(struct launches *l, CUstream busy, unsigned ms)
+/* A kernel spins on STREAM_NB all the time while this thread launches elsewhere. */
+static CUresult launch_beside_spin(struct launches *l, unsigned ms)
 {
-	CUevent e[4];
+	CUevent e[4] = {NULL};
 	uint64_t until = now_ns() + (uint64_t)ms * 1000000u;
 	CUresult r = CUDA_SUCCESS;
 	for (int i = 0; i < 4 && !r; i++)
@@ -59,8 +59,8 @@ static CUresult launch_beside_spin(struct launches *l, CUstream busy, unsigned m
 	for (unsigned k = 0; !r && now_ns() < until;) {
 		/* Two spins ahead at all times, so that the device is never idle. */
 		if (k < 3 || cu.cuEventQuery(e[(k - 2) % 4]) == CUDA_SUCCESS) {
-			r = launch_spin(busy, 60);
-			r = r ? r : cu.cuEventRecord(e[k++ % 4], busy);
+			r = launch_spin(fx.stream[STREAM_NB], 60);
+			r = r ? r : cu.cuEventRecord(e[k++ % 4], fx.stream[STREAM_NB]);
 		}
 		for (int i = 0; i < 8 && !r; i++)
 			r = launch_timed(l, fx.stream[STREAM_NB2]);
@@ -68,7 +68,7 @@ static CUresult launch_beside_spin(struct launches *l, CUstream busy, unsigned m
 			r = cu.cuStreamSynchronize(fx.stream[STREAM_NB2]);
 		sleep_ms(1);
 	}
-	for (int i = 0; i < 4; i++)
+	for (int i = 0; i < 4 && e[i]; i++)
 		cu.cuEventDestroy_v2(e[i]);
 	return r;
 }
@@ -86,62 +86,68 @@ static const char *judge(const struct launches *l, int attempt)
 					 (unsigned long long)l->late, (unsigned long long)l->n, (double)l->longest / 1e6);
 }
 
-/* Blocks grow older than two seconds while the device is busy. */
-static const char *aged_while_busy(void)
+/* Judges the launches that once() times, up to three times. */
+static const char *tried(const char *(*once)(struct launches *l, int attempt))
 {
 	const char *why = "";
 	CUdeviceptr target;
 	TRY(cu.cuMemAlloc_v2(&target, 4 * LAUNCHED_WORDS));
 	for (int attempt = 0; why && !*why; attempt++) {
 		struct launches l = {.target = target};
-		STEP(leave_blocks());
-		TRY(launch_beside_spin(&l, fx.stream[STREAM_NB], 3200));
+		STEP(once(&l, attempt));
 		TRY(cu.cuCtxSynchronize());
 		why = judge(&l, attempt);
 	}
 	TRY(cu.cuMemFree_v2(target));
 	return why;
+}
+
+/* Blocks grow older than two seconds while the device is busy. */
+static const char *while_busy(struct launches *l, int attempt)
+{
+	(void)attempt;
+	STEP(leave_blocks());
+	TRY(launch_beside_spin(l, 3200));
+	return NULL;
 }
 
 /* Blocks are old already when the device gets busy. */
-static const char *aged_before_busy(void)
+static const char *before_busy(struct launches *l, int attempt)
 {
-	const char *why = "";
-	CUdeviceptr target;
-	TRY(cu.cuMemAlloc_v2(&target, 4 * LAUNCHED_WORDS));
-	for (int attempt = 0; why && !*why; attempt++) {
-		struct launches l = {.target = target};
-		STEP(leave_blocks());
-		sleep_ms(1950 + 40 * (unsigned)attempt);
-		TRY(launch_beside_spin(&l, fx.stream[STREAM_NB], 600));
-		TRY(cu.cuCtxSynchronize());
-		why = judge(&l, attempt);
-	}
-	TRY(cu.cuMemFree_v2(target));
-	return why;
+	STEP(leave_blocks());
+	sleep_ms(1950 + 40 * (unsigned)attempt);
+	TRY(launch_beside_spin(l, 600));
+	return NULL;
 }
 
 /* Bursts of launches, and idle moments in which old blocks may go. */
+static const char *between_bursts(struct launches *l, int attempt)
+{
+	(void)attempt;
+	STEP(leave_blocks());
+	uint64_t until = now_ns() + 3000000000u;
+	while (now_ns() < until) {
+		for (int i = 0; i < 20; i++)
+			TRY(launch_timed(l, fx.stream[i % 2 ? STREAM_NB : STREAM_NB2]));
+		TRY(cu.cuStreamSynchronize(fx.stream[STREAM_NB]));
+		sleep_ms((unsigned)random_below(&case_random, 40));
+	}
+	return NULL;
+}
+
+static const char *aged_while_busy(void)
+{
+	return tried(while_busy);
+}
+
+static const char *aged_before_busy(void)
+{
+	return tried(before_busy);
+}
+
 static const char *aged_between_bursts(void)
 {
-	const char *why = "";
-	CUdeviceptr target;
-	TRY(cu.cuMemAlloc_v2(&target, 4 * LAUNCHED_WORDS));
-	for (int attempt = 0; why && !*why; attempt++) {
-		struct launches l = {.target = target};
-		STEP(leave_blocks());
-		uint64_t until = now_ns() + 3000000000u;
-		while (now_ns() < until) {
-			for (int i = 0; i < 20; i++)
-				TRY(launch_timed(&l, fx.stream[i % 2 ? STREAM_NB : STREAM_NB2]));
-			TRY(cu.cuStreamSynchronize(fx.stream[STREAM_NB]));
-			sleep_ms((unsigned)random_below(&case_random, 40));
-		}
-		TRY(cu.cuCtxSynchronize());
-		why = judge(&l, attempt);
-	}
-	TRY(cu.cuMemFree_v2(target));
-	return why;
+	return tried(between_bursts);
 }
 
 /* ---- a thread that frees beside one that launches ------------------------------------------- */
@@ -171,33 +177,32 @@ static const char *free_behind_spins(void)
 	return NULL;
 }
 
+static const char *beside_launches(struct launches *l, int attempt)
+{
+	pthread_t t;
+	void *error;
+	CUdeviceptr p;
+	(void)attempt;
+	TRY(cu.cuMemAlloc_v2(&p, block_bytes() / 2)); /* the first allocation is the driver's */
+	TRY(cu.cuMemFree_v2(p));
+	__atomic_store_n(&stop, 0, __ATOMIC_RELEASE);
+	if (pthread_create(&t, NULL, launch_main, l))
+		return case_skip("no thread");
+	const char *failed = free_behind_spins();
+	__atomic_store_n(&stop, 1, __ATOMIC_RELEASE);
+	pthread_join(t, &error);
+	STEP(failed);
+	if (error)
+		return case_fail("launching: %s", (char *)error);
+	if (fx.mode == MODE_BARE)
+		l->late = 0; /* a promise of libturbo's alone */
+	return NULL;
+}
+
 /* The driver's own free stops the other thread; a kept block's does not. */
 static const char *free_beside_launches(void)
 {
-	const char *why = "";
-	CUdeviceptr target, p;
-	TRY(cu.cuMemAlloc_v2(&target, 4 * LAUNCHED_WORDS));
-	for (int attempt = 0; why && !*why; attempt++) {
-		struct launches l = {.target = target};
-		pthread_t t;
-		void *error;
-		TRY(cu.cuMemAlloc_v2(&p, block_bytes() / 2)); /* the first allocation is the driver's */
-		TRY(cu.cuMemFree_v2(p));
-		__atomic_store_n(&stop, 0, __ATOMIC_RELEASE);
-		if (pthread_create(&t, NULL, launch_main, &l))
-			return case_skip("no thread");
-		const char *failed = free_behind_spins();
-		__atomic_store_n(&stop, 1, __ATOMIC_RELEASE);
-		pthread_join(t, &error);
-		STEP(failed);
-		if (error)
-			return case_fail("launching: %s", (char *)error);
-		why = judge(&l, attempt);
-		if (fx.mode == MODE_BARE)
-			why = NULL; /* a promise of libturbo's alone */
-	}
-	TRY(cu.cuMemFree_v2(target));
-	return why;
+	return tried(beside_launches);
 }
 
 const struct gpu_case latency_cases[] = {
