@@ -54,13 +54,13 @@ class Work:
             self.number += 1
         jax.block_until_ready(self.weights)
 
+    def group(self):
+        begun = time.perf_counter()
+        self.steps(STEPS // 3)
+        return (time.perf_counter() - begun) * 1e3 / (STEPS // 3)
+
     def timed(self):
-        times = []
-        for _ in range(3):
-            begun = time.perf_counter()
-            self.steps(STEPS // 3)
-            times.append((time.perf_counter() - begun) * 1e3 / (STEPS // 3))
-        return times
+        return common.groups(self.group, 3)
 
     def bytes(self):
         h = hashlib.sha256()

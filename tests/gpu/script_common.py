@@ -22,6 +22,14 @@ def result(**values):
     print("RESULT " + json.dumps(values), flush=True)
 
 
+def groups(group, n):
+    """What n calls of group() return, after one that does not count. A turn begins after seconds in which the others
+    had theirs: what was kept idle in memory has gone back meanwhile, and the processor's caches are somebody else's.
+    Every player alike begins with a group in which that comes back; a program that goes on does not see it."""
+    group()
+    return [group() for _ in range(n)]
+
+
 def taking_turns(parts):
     """parts: {name: function}. With --turns runs those that standard input names (turns.py), else each
     once, in order; ends with the result line."""

@@ -3,7 +3,7 @@ import hashlib
 import sys
 import time
 
-from script_common import result, stats, taking_turns  # noqa: F401
+from script_common import groups, result, stats, taking_turns  # noqa: F401
 
 try:
     import torch

@@ -35,7 +35,7 @@ class Training:
 
     def timed(self):
         """Milliseconds a step, for groups of steps that nothing waits between."""
-        return [common.timed(lambda: self.steps(GROUP))[0] / GROUP for _ in range(STEPS // GROUP)]
+        return common.groups(lambda: common.timed(lambda: self.steps(GROUP))[0] / GROUP, STEPS // GROUP)
 
 
 if __name__ == "__main__":
