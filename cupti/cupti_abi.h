@@ -3,7 +3,7 @@
  *
  * The library is built where no CUPTI header is, and runs with whichever CUPTI the process has. NVIDIA
  * only appends to a record's structure, so the beginnings below fit every version from 12.0 on;
- * tests/unit/test_timeline_decode_layout.c compares each offset with the installed header. A record's size is never
+ * tests/unit/test_timeline_layout.c compares each offset with the installed header. A record's size is never
  * taken from here: cuptiActivityGetNextRecord() alone knows it.
  */
 #ifndef TURBO_CUPTI_ABI_H

@@ -1,7 +1,7 @@
 /*
  * test_timeline_decode.c - buffers of CUPTI's, walked by the real library and decoded: every kind, and what is odd.
  *
- * CUPTI needs no GPU to walk a buffer. Without a libcupti.so.13 the cases are skipped. test_timeline_decode_layout.c
+ * CUPTI needs no GPU to walk a buffer. Without a libcupti.so.13 the cases are skipped. test_timeline_layout.c
  * compares the layouts with CUPTI's header.
  */
 #define _GNU_SOURCE
