@@ -105,10 +105,20 @@ static void big_kernels_scene(struct scene *s, bool bad)
 		kernel(s, s->a, COMPUTE, bad ? 10 * i : 100 * i, bad ? 10 * i + 4 : 100 * i + 60);
 }
 
+/* A few long waits between bursts are something else. */
+static void bursts_scene(struct scene *s, bool bad)
+{
+	for (uint64_t i = 0; i < 2000; i++) {
+		uint64_t at = bad ? 10 * i : 4 * i + i / 100 * 1000;
+		kernel(s, s->a, COMPUTE, at, at + 4);
+	}
+}
+
 static void test_tiny_kernels(void **state)
 {
 	(void)state;
 	check("tiny-kernels", tiny_scene, "half of them shorter than 4.00 us", 0.60);
+	check("tiny-kernels", bursts_scene, "2,000 kernels", 0.60);
 	check("tiny-kernels", big_kernels_scene, "2,000 kernels", 0.60);
 }
 
@@ -121,9 +131,19 @@ static void sync_scene(struct scene *s, bool bad)
 	}
 }
 
+/* Some are part of any program. */
+static void few_syncs_scene(struct scene *s, bool bad)
+{
+	for (uint64_t i = 0; i < (bad ? 20 : 5); i++) {
+		kernel(s, s->a, COMPUTE, 1000 * i, 1000 * i + 500);
+		on_host(s, TIMELINE_EVENT, "cuCtxSynchronize", 1000 * i + 10, 1000 * i + 505, 0);
+	}
+}
+
 static void test_synchronisation(void **state)
 {
 	(void)state;
+	check("synchronisation", few_syncs_scene, "cuCtxSynchronize, 20 times", 0.487);
 	check("synchronisation", sync_scene, "Most waits: cuStreamSynchronize, 50 times", 0.098);
 }
 
@@ -216,7 +236,8 @@ static void small_scene(struct scene *s, bool bad)
 	uint32_t call = trace_build_collective_entry(s->b, "ncclAllGather", 1, 0, 8);
 	exposed_scene(s, true);
 	for (uint64_t i = 0; i < 400; i++)
-		trace_build_add(s->b, s->host, call, 100 * i * US, 5 * US, (uint32_t)i + 1, bad ? 512 : MB);
+		trace_build_add(s->b, s->host, call, 100 * i * US, 5 * US, (uint32_t)i + 1,
+						bad || i % 3 == 0 ? 512 : MB);
 }
 
 static void test_small_collectives(void **state)

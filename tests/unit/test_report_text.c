@@ -116,6 +116,7 @@ static void test_traits(void **state)
 		{"void cutlass::Kernel2<cutlass_80_simt_sgemm_128x64_8x5_nt_align1>(x)", KERNEL_GEMM | KERNEL_FP32},
 		{"sm80_xmma_gemm_f32f32_f32f32_f32_nn_n_tilesize128x128x8_stage3_ffma_kernel",
 		 KERNEL_GEMM | KERNEL_FP32},
+		{"ampere_fp16_sgemm_fp16_128x64_tn", KERNEL_GEMM}, /* TF32 is nothing for it */
 		{"sm90_xmma_gemm_f32f32_tf32f32_f32_nt_n_tilesize128x128x32", KERNEL_GEMM},
 		{"cutlass_80_tensorop_s1688gemm_128x128_16x5_nt_align4", KERNEL_GEMM},
 		{"nvjet_tst_128x256_64x4_2x1_v_bz_coopA_TNT", KERNEL_GEMM},

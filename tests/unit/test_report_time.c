@@ -16,6 +16,7 @@ static void test_unions_and_overlap(void **state)
 	struct scene s = scene();
 	(void)state;
 	kernel(&s, s.a, COMPUTE, 1000, 1100);
+	kernel(&s, s.c, COMPUTE, 1010, 1020); /* inside another */
 	kernel(&s, s.c, COMPUTE, 1050, 1150);
 	kernel(&s, s.c, NCCL, 1120, 1220);
 	copy(&s, s.a, HTOD, PINNED, 4096, 1200, 1250);
@@ -37,7 +38,7 @@ static void test_unions_and_overlap(void **state)
 	assert_int_equal(t->exposed_ns[REPORT_MEMORY], 40 * US);
 	assert_int_equal(t->exposed_ns[REPORT_OTHER], 20 * US);
 	assert_int_equal(t->overlap_ns, 30 * US);
-	assert_int_equal(r->rank[0].gpu[0].operations, 7);
+	assert_int_equal(r->rank[0].gpu[0].operations, 8);
 	report_free(r);
 }
 
@@ -104,16 +105,29 @@ static void test_gap_without_end(void **state)
 	(void)state;
 	kernel(&s, s.a, COMPUTE, 0, 100);
 	gap(&s, 150, 150);
+	kernel(&s, s.a, COMPUTE, 500, 600); /* was on its way */
 	on_host(&s, TIMELINE_EVENT, "stream capture", 900, 1000, 0);
 	struct report *r = report_of(&s);
 	assert_int_equal(r->rank[0].gap_count, 1);
 	assert_int_equal(r->rank[0].gap[0].duration, 850 * US);
+	assert_int_equal(time_of(r)->unseen_ns, 350 * US);
+	assert_int_equal(time_of(r)->idle_ns, 50 * US);
 	report_free(r);
 	s = scene();
 	kernel(&s, s.a, COMPUTE, 0, 100);
 	gap(&s, 100, 100);
 	r = report_of(&s);
 	assert_int_equal(r->rank[0].gap_count, 0); /* it is the end */
+	report_free(r);
+	for (int rank = 0; rank < 2; rank++) {
+		s = scene_of_rank(rank, 2);
+		kernel(&s, s.a, COMPUTE, 0, rank ? 1000 : 100);
+		if (!rank)
+			gap(&s, 100, 100);
+		trace_build_close(s.b);
+	}
+	r = report_with(&(struct report_options){0});
+	assert_int_equal(r->rank[0].gap_ns, 900 * US); /* the other rank went on */
 	report_free(r);
 }
 
@@ -199,6 +213,8 @@ static void test_idle_classes(void **state)
 	copy(&s, s.a, HTOD, PINNED, 8, 1300, 1301);                     /* host: 200, this is no input */
 	on_host(&s, TIMELINE_SYNC, "Stream Wait Event", 1290, 1302, 0); /* nobody waits here */
 	kernel(&s, s.a, COMPUTE, 1341, 1400);                           /* host: 40 */
+	on_host(&s, TIMELINE_SYNC, "Context Sync", 1390, 1446, 0);
+	kernel(&s, s.a, COMPUTE, 1440, 1450); /* host: 40, another thread still waited */
 	struct report *r = report_of(&s);
 	idle = r->rank[0].gpu[0].idle;
 	assert_int_equal(idle[REPORT_IDLE_INPUT].ns, 200 * US);
@@ -207,10 +223,10 @@ static void test_idle_classes(void **state)
 	assert_int_equal(idle[REPORT_IDLE_SYNC].ns, 70 * US);
 	assert_int_equal(idle[REPORT_IDLE_SYNC].count, 2);
 	assert_int_equal(idle[REPORT_IDLE_ALLOC].ns, 100 * US);
-	assert_int_equal(idle[REPORT_IDLE_HOST].ns, 340 * US);
-	assert_int_equal(r->rank[0].gpu[0].time.idle_ns, (200 + 10 + 70 + 100 + 340) * US);
-	assert_int_equal(r->rank[0].gpu[0].gap[1].count, 4); /* from 10 us */
-	assert_int_equal(r->rank[0].gpu[0].gap[1].ns, (10 + 50 + 20 + 40) * US);
+	assert_int_equal(idle[REPORT_IDLE_HOST].ns, 380 * US);
+	assert_int_equal(r->rank[0].gpu[0].time.idle_ns, (200 + 10 + 70 + 100 + 380) * US);
+	assert_int_equal(r->rank[0].gpu[0].gap[1].count, 5); /* from 10 us */
+	assert_int_equal(r->rank[0].gpu[0].gap[1].ns, (10 + 50 + 20 + 40 + 40) * US);
 	assert_int_equal(r->rank[0].gpu[0].gap[2].count, 4);
 	assert_int_equal(r->rank[0].syncs.count, 1);
 	report_free(r);

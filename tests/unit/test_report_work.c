@@ -85,26 +85,27 @@ static void test_streams(void **state)
 		{230, 300, 400, "host wait 100"},
 		{210, 450, 500, "other 50"},
 		{490, 490, 600, "none"}, /* begins before the last has ended */
+		{598, 650, 660, "other 50"},
 	};
 	(void)state;
-	for (uint32_t i = 0; i < 5; i++) {
+	for (uint32_t i = 0; i < 6; i++) {
 		trace_build_add(s.b, s.host, call, row[i].call * US, 4 * US, i + 1, 0);
 		trace_build_add(s.b, s.a, k, row[i].start * US, (row[i].end - row[i].start) * US, i + 1, 0);
 	}
-	trace_build_add(s.b, s.a, k, 700 * US, 10 * US, 77, 0); /* nobody knows who launched it: other 100 */
+	trace_build_add(s.b, s.a, k, 700 * US, 10 * US, 77, 0); /* nobody knows who launched it: other 40 */
 	struct report *r = report_of(&s);
 	const struct report_stream *t = &r->rank[0].gpu[0].stream[0];
 	assert_int_equal(r->rank[0].gpu[0].streams, 1);
 	assert_int_equal(t->stream, 7);
-	assert_int_equal(t->count, 6);
+	assert_int_equal(t->count, 7);
 	assert_int_equal(t->kernel_wait_ns, 10 * US);
 	assert_int_equal(t->host_wait_ns, 100 * US);
-	assert_int_equal(t->other_ns, 150 * US);
+	assert_int_equal(t->other_ns, 140 * US);
 	assert_true(r->rank[0].launches);
-	assert_int_equal(r->rank[0].launch_count, 5);
-	assert_true(near(r->rank[0].launch_delay_p50_ns, 66e3));
+	assert_int_equal(r->rank[0].launch_count, 6);
+	assert_true(near(r->rank[0].launch_delay_p50_ns, 48e3));
 	assert_string_equal(r->rank[0].calls.item[0].name, "cudaLaunchKernel");
-	assert_int_equal(r->rank[0].calls.item[0].ns, 20 * US);
+	assert_int_equal(r->rank[0].calls.item[0].ns, 24 * US);
 	report_free(r);
 }
 
@@ -154,9 +155,9 @@ static uint64_t step(struct scene *s, uint64_t at, unsigned layers, uint64_t len
 static void test_steps(void **state)
 {
 	struct scene s = scene();
-	uint64_t at = 0, begun[41];
+	uint64_t at = 0, begun[81];
 	(void)state;
-	for (int i = 0; i < 41; i++) {
+	for (int i = 0; i < 81; i++) {
 		begun[i] = at;
 		at = step(&s, at, 12, i == 17 ? 60 : 20);
 		if (i % 10 == 9) /* an evaluation of another kind, from time to time */
@@ -164,9 +165,9 @@ static void test_steps(void **state)
 	}
 	struct report *r = report_of(&s);
 	const struct report_steps *t = &r->rank[0].gpu[0].steps;
-	assert_int_equal(t->count, 40);
+	assert_int_equal(t->count, 80);
 	assert_string_equal(t->anchor, "embedding");
-	for (int i = 0; i < 41; i++)
+	for (int i = 0; i < 81; i++)
 		assert_true(t->start[i] + 2 >= begun[i] * US && t->start[i] <= begun[i] * US);
 	assert_true(near(t->median_ns, (double)((begun[1] - begun[0]) * US)));
 	assert_true(near(t->max_ns, (double)((begun[18] - begun[17]) * US)));
@@ -256,6 +257,17 @@ static void test_straggler(void **state)
 	}
 }
 
+/* Ranks that hardly talk do not wait for each other. */
+static void test_no_straggler_without_communication(void **state)
+{
+	(void)state;
+	for (int i = 0; i < 4; i++)
+		run_rank(i, 4, i == 2 ? 30 : 20, 10, 1ull << 30);
+	struct report *r = report_with(&(struct report_options){0});
+	assert_int_equal(r->straggler, -1);
+	report_free(r);
+}
+
 /* Files that begin at different times share one clock. */
 static void test_ranks_on_one_clock(void **state)
 {
@@ -306,6 +318,7 @@ int main(void)
 		cmocka_unit_test(test_steps_and_gaps),
 		cmocka_unit_test(test_no_steps),
 		cmocka_unit_test(test_straggler),
+		cmocka_unit_test(test_no_straggler_without_communication),
 		cmocka_unit_test(test_ranks_on_one_clock),
 		cmocka_unit_test(test_losses_and_facts),
 	};
