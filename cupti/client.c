@@ -22,7 +22,8 @@
 #define QUIET_NS 2000000000ull
 
 static _Atomic int state;          /* enum client; seq_cst with `inside` */
-static _Atomic unsigned inside;    /* between client_enter() and client_leave() */
+static _Atomic unsigned inside;    /* between client_enter() and client_leave(); seq_cst with `quiet`, too */
+static _Atomic unsigned quiet;     /* client_quiet() calls */
 static struct client_setup wanted; /* written while MOVING */
 
 enum client client_state(void)
@@ -64,10 +65,20 @@ static void wait_for_helper(void)
 		nap();
 }
 
+void client_quiet(bool on)
+{
+	if (!on) {
+		atomic_fetch_sub(&quiet, 1);
+		return;
+	}
+	atomic_fetch_add(&quiet, 1);
+	wait_for_helper();
+}
+
 bool client_enter(void)
 {
 	atomic_fetch_add(&inside, 1);
-	if (atomic_load(&state) == CLIENT_ON)
+	if (atomic_load(&state) == CLIENT_ON && !atomic_load(&quiet))
 		return true;
 	client_leave();
 	return false;
@@ -256,4 +267,5 @@ void client_dead(void)
 {
 	atomic_store(&state, CLIENT_DEAD);
 	atomic_store(&inside, 0);
+	atomic_store(&quiet, 0);
 }

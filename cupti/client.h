@@ -46,6 +46,9 @@ void client_yield(void);
 /* The helper, each second while AWAY: goes on when the other client is gone. */
 void client_resume(void);
 
+/* true: client_enter() says no until quiet(false); waits for the helper to have left, a second at most. Nests. */
+void client_quiet(bool on);
+
 /* Recording ends with the process: as in a forked child, no call of CUPTI is made any more. Async-signal-safe. */
 void client_dead(void);
 

@@ -111,7 +111,7 @@ static void start(uint32_t number)
 
 static void stop(void)
 {
-	session_stop();
+	session_stop(false);
 	request.ending = request.running;
 	request.running = 0;
 	request.ended = times_steady();

@@ -98,7 +98,7 @@ bool session_start(enum timeline_mode wanted, const char *dir, char *why, size_t
 	return true;
 }
 
-void session_stop(void)
+void session_stop(bool exiting)
 {
 	if (!session_on())
 		return;
@@ -114,7 +114,8 @@ void session_stop(void)
 	session_drain_events();
 	gap_end_all();
 	recording_close();
-	detach_begin();
+	if (!exiting)
+		detach_begin();
 	log_info("timeline: recorded into %s", recording_path());
 }
 
@@ -156,7 +157,7 @@ void session_tick(void)
 	memory_sample();
 	if (!recording_is_open()) {
 		log_once(LOG_WARN, "timeline: %s can no longer be written; recording has ended", recording_path());
-		session_stop();
+		session_stop(false);
 	}
 }
 

@@ -14,8 +14,9 @@
 
 /* `dir`: see recording.h. false: nothing is recorded, `why` says why. */
 bool session_start(enum timeline_mode mode, const char *dir, char *why, size_t why_size);
-/* Ends in good order; what the program has launched and the device has not finished is lost, and counted. */
-void session_stop(void);
+/* Ends in good order; what the program has launched and the device has not finished is lost, and counted. `exiting`:
+ * CUPTI stays where it is. */
+void session_stop(bool exiting);
 /* Any thread. */
 bool session_on(void);
 /* The helper, every SESSION_TICK_MS. */

@@ -44,6 +44,42 @@ static _Atomic uint32_t leaving; /* the process exits */
 static _Atomic uint32_t gone;    /* futex word: 1 once the helper has ended the recording for it */
 static _Atomic int helper;       /* 0: there is none, 1: it runs */
 
+/* ---- the process exits ---- */
+
+static void end_session(void)
+{
+	uint64_t since = times_steady(), waited;
+	request_wake();
+	while (!atomic_load(&gone) && (waited = times_steady() - since) < EXIT_NS) {
+		struct timespec t = {0, (long)(EXIT_NS - waited) % 1000000000L};
+		syscall(SYS_futex, &gone, FUTEX_WAIT_PRIVATE, 0, &t, NULL, 0);
+	}
+	if (!atomic_load(&gone)) {
+		log_warn("timeline: CUPTI does not give back what it has; the last second is lost");
+		client_dead();
+		recording_close();
+	}
+}
+
+/* Before the driver's and CUPTI's own handlers, which were registered before this one: they are run backwards. */
+static void at_exit(void)
+{
+	if (!atomic_load(&helper))
+		return;
+	guard_enter();
+	detach_cancel(); /* the driver's own end is no place for it */
+	if (session_on() && !atomic_exchange(&leaving, 1))
+		end_session();
+	guard_leave();
+}
+/* Once CUPTI is there, whose handlers are older then. */
+static void exit_handler(void)
+{
+	static bool registered; /* cuda_ready's thread, then the helper's */
+	if (!registered)
+		registered = atexit(at_exit) == 0;
+}
+
 /* ---- the helper ---- */
 
 /* What CUPTI does in this thread must not break captures of others. */
@@ -69,10 +105,12 @@ static void *helper_main(void *arg)
 			break;
 		if (listens)
 			request_poll();
-		if (session_on())
-			session_tick();
+		if (!session_on())
+			continue;
+		exit_handler();
+		session_tick();
 	}
-	session_stop();
+	session_stop(true);
 	atomic_store(&gone, 1);
 	syscall(SYS_futex, &gone, FUTEX_WAKE_PRIVATE, INT_MAX, NULL, NULL, 0);
 	return NULL;
@@ -112,29 +150,6 @@ static bool helper_start(void)
 	return true;
 }
 
-/* ---- the process exits ---- */
-
-/* Before the driver's and CUPTI's own handlers, which were registered before this one; atexit() runs them backwards. */
-static void at_exit(void)
-{
-	uint64_t since = times_steady(), waited;
-	if (!atomic_load(&helper) || !session_on())
-		return;
-	guard_enter();
-	atomic_store(&leaving, 1);
-	request_wake();
-	while (!atomic_load(&gone) && (waited = times_steady() - since) < EXIT_NS) {
-		struct timespec t = {0, (long)(EXIT_NS - waited) % 1000000000L};
-		syscall(SYS_futex, &gone, FUTEX_WAIT_PRIVATE, 0, &t, NULL, 0);
-	}
-	if (!atomic_load(&gone)) {
-		log_warn("timeline: CUPTI does not give back what it has; the last second is lost");
-		client_dead();
-		recording_close();
-	}
-	guard_leave();
-}
-
 /* ---- the policy ---- */
 
 /* Tools that bring a CUPTI client of their own, or with which CUPTI does not work. */
@@ -167,10 +182,11 @@ static void cuda_ready(void)
 	recording_read_environment();
 	if (mode != TIMELINE_MODE_OFF && !session_start(mode, option_text(OPT_TIMELINE_DIR), why, sizeof(why)))
 		log_warn("timeline: nothing is recorded: %s", why);
-	if (!helper_start() || atexit(at_exit) != 0) {
-		if (session_on())
-			log_warn("timeline: nothing is recorded: no thread for it");
-		session_stop();
+	if (session_on())
+		exit_handler();
+	if (!helper_start() && session_on()) {
+		log_warn("timeline: nothing is recorded: no thread for it");
+		session_stop(true);
 	}
 }
 
@@ -196,6 +212,7 @@ static void fork_child(void)
 const struct policy timeline_policy = {
 	.name = "timeline",
 	.cuda_ready = cuda_ready,
+	.quiet = client_quiet,
 	.fork_child = fork_child,
 	.summary = summary,
 };

@@ -81,7 +81,9 @@ static void layouts_of_wheels_and_toolkits(void **state)
 	search("/usr/local/cuda-12.4/lib64/libcudart.so.12", "", 12);
 	assert_true(index_of("/usr/local/cuda-12.4/lib64/../extras/CUPTI/lib64/libcupti.so.12") >= 0);
 	search("/usr/local/cuda-12.4/targets/x86_64-linux/lib/libcudart.so.12", "", 12);
-	assert_true(index_of("/usr/local/cuda-12.4/targets/x86_64-linux/lib/../../../extras/CUPTI/lib64/libcupti.so.12") >= 0);
+	assert_true(
+		index_of(
+			"/usr/local/cuda-12.4/targets/x86_64-linux/lib/../../../extras/CUPTI/lib64/libcupti.so.12") >= 0);
 	search("", "/s/site-packages", 12);
 	assert_int_equal(index_of("/s/site-packages/nvidia/cuda_cupti/lib/libcupti.so.12"), 0);
 }
