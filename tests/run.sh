@@ -222,7 +222,7 @@ for what in "$@"; do
 	soak)
 		limit=$((${SOAK_S:-600} * 2 + 120))
 		export SOAK_S
-		for suite in unit sim preload; do
+		for suite in unit sim preload tools; do
 			run_pattern $suite 'test_*random*'
 		done
 		;;

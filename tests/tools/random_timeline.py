@@ -7,7 +7,7 @@ NCCL = ["ncclDevKernel_AllReduce_Sum_f32_RING_LL", "ncclDevKernel_AllGather_RING
 US = 1000
 
 
-def fill(rng, timeline, operations, launches, shortest=0):
+def fill(rng, timeline, operations, launches, shortest=0, gaps=0):
     """Adds operations on three streams; their list: (stream, name, category, start, end, call's start or None), in us."""
     made, correlation = [], 0
     host = timeline.lane(tf.THREAD, thread=5000)
@@ -38,6 +38,13 @@ def fill(rng, timeline, operations, launches, shortest=0):
             made.append((stream, name, category, at, end, call))
             at = end
     rng.shuffle(timeline.records)  # a file's order is that of buffers
+    end = max(at for *_, at, _ in made)
+    for start in rng.sample(range(end + 100), min(end, rng.randrange(gaps + 1))):
+        length = rng.choice((0, 1, 50, 3000))
+        timeline.add(tf.GAP, "a reason", 0, start * US, 0)  # it begins
+        if length:
+            timeline.add(tf.GAP, "a reason", 0, start * US, length * US)
+        made.append((None, "a reason", "gap", start, start + length if length else end + 10000, None))
     return made
 
 
@@ -46,14 +53,20 @@ def union(intervals):
     return {t for start, end in intervals for t in range(start, end)}
 
 
-def answers(made):
-    """Where the time went, counted one microsecond after the other."""
-    of = {c: union((s, e) for _, _, k, s, e, _ in made if k == c) for c in ("compute", "communication", "memory", "other")}
+def answers(made, window=None):
+    """Where the time went, counted one microsecond after the other; of a window, what lies in it."""
+    if window:
+        low, high = window
+        made = [(*m[:3], max(m[3], low), min(m[4], high), None) for m in made if m[3] < high and m[4] > low]
+    operations = [m for m in made if m[2] != "gap"]
+    of = {c: union((s, e) for _, _, k, s, e, _ in operations if k == c) for c in ("compute", "communication", "memory", "other")}
     busy = set().union(*of.values())
-    window = max(e for *_, e, _ in made) - min(s for *_, s, _, _ in made)
+    first, last = window or (min(s for *_, s, _, _ in operations), max(e for *_, e, _ in operations))
+    unseen = union((max(s, first), min(e, last)) for _, _, k, s, e, _ in made if k == "gap") - busy
     out = {c + "_ns": len(v) for c, v in of.items()}
     out.update({
-        "window_ns": window, "busy_ns": len(busy), "idle_ns": window - len(busy), "unseen_ns": 0,
+        "window_ns": last - first, "busy_ns": len(busy), "unseen_ns": len(unseen),
+        "idle_ns": last - first - len(busy) - len(unseen),
         "overlap_ns": len(of["compute"] & of["communication"]),
         "exposed_communication_ns": len(of["communication"] - of["compute"]),
         "exposed_memory_ns": len(of["memory"] - of["compute"] - of["communication"]),

@@ -85,9 +85,20 @@ static void input_scene(struct scene *s, bool bad)
 	}
 }
 
+/* The first batches are waited for anywhere. */
+static void first_input_scene(struct scene *s, bool bad)
+{
+	for (uint64_t i = 0; i < 20; i++) {
+		bool late = bad ? i < 6 : i < 4;
+		copy(s, s->a, HTOD, PINNED, 10 * MB, 1000 * i, 1000 * i + 100);
+		kernel(s, s->a, COMPUTE, 1000 * i + 100, 1000 * i + (late ? 500 : 1000));
+	}
+}
+
 static void test_input_starvation(void **state)
 {
 	(void)state;
+	check("input-starvation", first_input_scene, "Before 6 copies", 0.15);
 	check("input-starvation", input_scene, "19 copies to the device it was idle, 5.70 ms in all, 300 us each",
 		  0.289);
 }

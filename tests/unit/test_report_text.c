@@ -28,6 +28,8 @@ static void test_short_names(void **state)
 		{"ncclDevKernel_AllReduce_Sum_f32_RING_LL(ncclDevKernelArgsStorage<4096ul>)",
 		 "ncclDevKernel_AllReduce_Sum_f32_RING_LL"},
 		{"triton_poi_fused_add_0", "triton_poi_fused_add_0"},
+		{"Graph 1", "Graph 1"},
+		{"CUDA graph", "CUDA graph"},
 		{"", ""},
 		{"<", "<"},
 		{">>>", ">>>"},
@@ -272,7 +274,13 @@ static void test_text_fits(void **state)
 		report_free(r);
 	}
 	struct scene s = scene();
+	kernel(&s, s.a, "_Z4axpyifPfS_", 0, 1); /* a share that has no bar */
+	kernel(&s, s.a, "_Z4axpyifPfS_", 1000, 1001);
 	struct report *r = report_of(&s);
+	check_text(r, 0);
+	report_free(r);
+	s = scene();
+	r = report_of(&s);
 	check_text(r, 0);
 	report_free(r);
 }

@@ -46,9 +46,12 @@ static void pageable_say(const struct advice_case *c, struct report_finding *f)
 
 /* ---- input ---- */
 
+#define INPUT_LEAST 5 /* the first batch is waited for anywhere */
+
 static double input_cost(const struct advice_case *c)
 {
-	return share(c, c->gpu->idle[REPORT_IDLE_INPUT].ns);
+	const struct report_bucket *b = &c->gpu->idle[REPORT_IDLE_INPUT];
+	return b->count >= INPUT_LEAST ? share(c, b->ns) : 0;
 }
 
 static void input_say(const struct advice_case *c, struct report_finding *f)

@@ -189,6 +189,8 @@ static void shorten(struct writer *w, const char *s, const char *end, int level)
 char *kernel_short_name(const char *name)
 {
 	struct writer w = {.used = 0};
+	if (!strpbrk(name, "<(")) /* not a C++ name */
+		return metrics_text("%s", name);
 	shorten(&w, name, name + strlen(name), 0);
 	w.text[w.used] = '\0';
 	return metrics_text("%s", w.used ? w.text : name);

@@ -76,6 +76,7 @@ struct sweep {
 	uint64_t origin, bin_ns;
 	unsigned bin;
 	uint64_t bin_end, in_bin[SWEEP_MASKS];
+	uint64_t marked_at, marked[SWEEP_MASKS]; /* total, as of then */
 	struct report_series *series;
 };
 /* Allocates the series; its bins divide [start, end). */
@@ -92,7 +93,9 @@ static inline void sweep_add(struct sweep *s, unsigned kind, uint64_t start, uin
 }
 /* Time so far in which nothing was active. */
 uint64_t sweep_idle(const struct sweep *s);
-/* The window ends. */
+/* The window may end at `time`, although the sweep goes on; `time` is not behind it. */
+void sweep_mark(struct sweep *s, uint64_t time);
+/* The window ends: at a time that the sweep has not passed, or at the last mark. */
 void sweep_end(struct sweep *s, uint64_t end, struct report_time *out);
 
 /* ---- steps.c ---- */

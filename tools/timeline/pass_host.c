@@ -186,8 +186,13 @@ void pass_gap(struct pass *p, uint64_t start, uint64_t end, const char *reason)
 		start = p->window_start;
 	if (end <= start)
 		return;
-	for (unsigned i = 0; i < p->gpus; i++)
-		sweep_add(&p->gpu[i]->sweep, SWEEP_UNSEEN, start, end);
+	for (unsigned i = 0; i < p->gpus; i++) {
+		struct pass_gpu *g = p->gpu[i];
+		/* Unless an operation follows, the device's window has ended already. */
+		if (g->sweep.begun && start >= g->busy_until && g->sweep.now <= g->busy_until)
+			sweep_mark(&g->sweep, g->busy_until);
+		sweep_add(&g->sweep, SWEEP_UNSEEN, start, end);
+	}
 	if (end > p->unseen_until)
 		p->unseen_until = end;
 	r->gap_count++;

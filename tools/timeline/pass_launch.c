@@ -32,9 +32,10 @@ void pass_stream(struct pass *p, struct pass_lane *lane, const struct pass_event
 		l->used = true;
 		hist_add(&p->launch_delay, e->start > l->end ? e->start - l->end : 0);
 	}
-	struct report_stream *s = &lane->out;
-	if (s->count && e->start > lane->prev_end) {
-		uint64_t gap = e->start - lane->prev_end;
+	struct report_stream *s = &lane->out; /* Since then; what was not recorded is no gap of the stream. */
+	uint64_t since = p->unseen_until > lane->prev_end ? p->unseen_until : lane->prev_end;
+	if (s->count && e->start > since) {
+		uint64_t gap = e->start - since;
 		bool host_wait = l && l->start > lane->prev_end;
 		*(host_wait ? &s->host_wait_ns : gap < KERNEL_WAIT_NS ? &s->kernel_wait_ns : &s->other_ns) += gap;
 	}

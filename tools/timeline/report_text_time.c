@@ -40,8 +40,11 @@ void text_ranks(const struct text *t)
 			"PID", "HOST", "GPU", "BUSY", "COMPUTE", "COMM", "COPY", "IDLE", "MEMORY", text_off(t));
 	for (unsigned i = 0; i < t->r->ranks; i++) {
 		const struct report_rank *r = &t->r->rank[i];
-		if (!r->gpus && rows < ROWS)
-			fprintf(t->to, "%5d %8u  %-12.12s nothing ran on a GPU\n", r->rank, r->pid, r->host);
+		char rank[16] = "-";
+		if (r->rank >= 0)
+			snprintf(rank, sizeof(rank), "%d", r->rank);
+		if (!r->gpus && rows++ < ROWS)
+			fprintf(t->to, "%5s %8u  %-12.12s nothing ran on a GPU\n", rank, r->pid, r->host);
 		for (unsigned k = 0; k < r->gpus; k++) {
 			if (rows++ < ROWS)
 				rank_row(t, r, &r->gpu[k]);
@@ -133,8 +136,12 @@ static void time_row(const struct text *t, enum text_colour colour, const char *
 		return;
 	for (int i = 0; i < n && i < BAR; i++)
 		strcat(bar, t->style & REPORT_UTF8 ? "█" : "#");
-	fprintf(t->to, "  %-36s %7s %9s  %s%s%s%*s%s\n", name, units_share(part).s, units_time(ns).s,
-			text_on(t, colour), bar, text_off(t), *note ? BAR + 1 - n : 0, "", note);
+	fprintf(t->to, "  %-36s %7s %9s", name, units_share(part).s, units_time(ns).s);
+	if (*bar)
+		fprintf(t->to, "  %s%s%s", text_on(t, colour), bar, text_off(t));
+	if (*note)
+		fprintf(t->to, "%*s%s", *bar ? BAR + 1 - n : BAR + 3, "", note);
+	fputc('\n', t->to);
 }
 
 static void idle_row(const struct text *t, enum report_idle class, const char *name, double seen)

@@ -4,6 +4,8 @@
  * Intervals come in order of their start, so at any time a kind is active until the latest end of its
  * intervals so far: one number a kind is all the state there is.
  */
+#include <string.h>
+
 #include "metrics.h"
 
 #define UNSEEN (1u << SWEEP_UNSEEN)
@@ -99,12 +101,22 @@ uint64_t sweep_idle(const struct sweep *s)
 	return s->total[0] + s->in_bin[0];
 }
 
+void sweep_mark(struct sweep *s, uint64_t time)
+{
+	sweep_to(s, time);
+	s->marked_at = time;
+	for (unsigned m = 0; m < SWEEP_MASKS; m++)
+		s->marked[m] = s->total[m] + s->in_bin[m];
+}
+
 void sweep_end(struct sweep *s, uint64_t end, struct report_time *out)
 {
 	if (!s->begun)
 		return;
 	sweep_to(s, end);
 	close_bin(s);
+	if (s->now > end && s->marked_at == end)
+		memcpy(s->total, s->marked, sizeof(s->total));
 	out->idle_ns = s->total[0];
 	out->unseen_ns = s->total[UNSEEN];
 	for (unsigned m = 1; m < SWEEP_MASKS; m++) {
