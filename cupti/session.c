@@ -114,7 +114,9 @@ void session_stop(bool exiting)
 	session_drain_events();
 	gap_end_all();
 	recording_close();
-	if (!exiting)
+	if (exiting)
+		detach_cancel(); /* a sample's end may just have begun it */
+	else
 		detach_begin();
 	log_info("timeline: recorded into %s", recording_path());
 }

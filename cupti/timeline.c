@@ -72,6 +72,7 @@ static void at_exit(void)
 		end_session();
 	guard_leave();
 }
+
 /* Once CUPTI is there, whose handlers are older then. */
 static void exit_handler(void)
 {

@@ -32,8 +32,11 @@ CUptiResult cuptiActivityRegisterTimestampCallback(CUpti_TimestampCallbackFunc c
 		return CUPTI_ERROR_INVALID_PARAMETER;
 	NOT_INSIDE(INSIDE_REQUEST);
 	CUptiResult result = attach();
-	if (result == CUPTI_SUCCESS)
-		__atomic_store_n(&cu.clock, clock, __ATOMIC_RELEASE);
+	if (result != CUPTI_SUCCESS)
+		return result;
+	__atomic_store_n(&cu.clock_real_ns, now_ns(), __ATOMIC_RELAXED);
+	__atomic_store_n(&cu.clock_began, clock(), __ATOMIC_RELAXED);
+	__atomic_store_n(&cu.clock, clock, __ATOMIC_RELEASE);
 	return result;
 }
 

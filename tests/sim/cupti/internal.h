@@ -99,8 +99,9 @@ struct cu {
 
 	CUpti_BuffersCallbackRequestFunc request;
 	CUpti_BuffersCallbackCompleteFunc complete;
-	CUpti_TimestampCallbackFunc clock; /* atomic */
-	bool on[KINDS]; /* relaxed atomics */
+	CUpti_TimestampCallbackFunc clock;   /* atomic */
+	uint64_t clock_real_ns, clock_began; /* when it was registered, in both clocks; written before it */
+	bool on[KINDS];                      /* relaxed atomics */
 	struct setting *settings;
 	bool driver_on[CBIDS], runtime_on[CBIDS]; /* by kind or one by one */
 	bool zeroed, per_thread;

@@ -8,24 +8,35 @@
 
 #define SETTLE_OFF 10 /* the clock is off by the rest of the time to settle, divided by this */
 
-/* From CLOCK_REALTIME to the client's clock, if it has one; with the error of a clock that settles. */
-static uint64_t device_time(uint64_t t)
+/* The error of a clock that settles. */
+static uint64_t settled(uint64_t t)
+{
+	uint64_t settle = fault(FAULT_SETTLE) * 1000000, first = 0, none = 0;
+	if (!t || !settle)
+		return t;
+	uint64_t now = now_ns();
+	first = now;
+	if (!__atomic_compare_exchange_n(&cu.first_record_ns, &none, now, false, __ATOMIC_RELAXED,
+									 __ATOMIC_RELAXED))
+		first = none;
+	return t < first + settle ? t - (first + settle - t) / SETTLE_OFF : t;
+}
+
+/* From CLOCK_REALTIME to the client's clock, if it has one: on the line through its registration and now. */
+static void device_times(uint64_t *start, uint64_t *end)
 {
 	CUpti_TimestampCallbackFunc clock = __atomic_load_n(&cu.clock, __ATOMIC_ACQUIRE);
-	uint64_t settle = fault(FAULT_SETTLE) * 1000000, first = 0, none = 0;
-	if (!t)
-		return 0;
-	if (settle) {
-		uint64_t now = now_ns();
-		if (!__atomic_compare_exchange_n(&cu.first_record_ns, &none, now, false, __ATOMIC_RELAXED,
-										 __ATOMIC_RELAXED))
-			first = none;
-		else
-			first = now;
-		if (t < first + settle)
-			t -= (first + settle - t) / SETTLE_OFF;
-	}
-	return clock ? clock() - (now_ns() - t) : t;
+	*start = settled(*start);
+	*end = settled(*end);
+	if (!clock)
+		return;
+	uint64_t real = __atomic_load_n(&cu.clock_real_ns, __ATOMIC_RELAXED), now = now_ns();
+	uint64_t began = __atomic_load_n(&cu.clock_began, __ATOMIC_RELAXED), ticks = clock();
+	double rate = now > real ? (double)(ticks - began) / (double)(now - real) : 1;
+	if (*start)
+		*start = ticks - (uint64_t)((double)(now - *start) * rate);
+	if (*end)
+		*end = ticks - (uint64_t)((double)(now - *end) * rate);
 }
 
 /* ---- what is submitted ---- */
@@ -45,8 +56,7 @@ static void item_unref(struct item *item, unsigned generation)
 static void item_done(struct sim_trace_item *base, uint64_t start, uint64_t end)
 {
 	struct item *item = (struct item *)base;
-	start = device_time(start);
-	end = device_time(end);
+	device_times(&start, &end);
 	pthread_mutex_lock(&cu.lock);
 	if (!item->start || start < item->start)
 		item->start = start;
