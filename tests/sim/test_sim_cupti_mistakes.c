@@ -204,6 +204,8 @@ static void a_graph_does_not_outlive_cupti(void **state)
 	fails(cuGraphLaunch(exec, s), CUDA_ERROR_LAUNCH_FAILED);
 	fails(cuCtxSynchronize(), CUDA_ERROR_LAUNCH_FAILED);
 	assert_int_equal(sim_errors() - before, 1);
+	ok(cuGraphExecDestroy(exec));
+	ok(cuGraphDestroy(graph));
 	ok(cuCtxDestroy_v2(ctx));
 }
 
