@@ -6,7 +6,9 @@
 
 #include "sim_internal.h"
 
-struct sim_conf sim_conf = {.devices = 2, .mem_bytes = 1024ull << 20, .seed = 1};
+#define SIM_VERSION 13000
+
+struct sim_conf sim_conf = {.version = SIM_VERSION, .devices = 2, .mem_bytes = 1024ull << 20, .seed = 1};
 
 static unsigned long long number(const char *name, unsigned long long standard)
 {
@@ -22,6 +24,7 @@ __attribute__((constructor)) static void conf_read(void)
 {
 	unsigned long long devices = number("SIM_DEVICES", 2);
 	sim_conf.devices = devices > SIM_MAX_DEVICES ? SIM_MAX_DEVICES : (int)devices;
+	sim_conf.version = (int)number("SIM_VERSION", SIM_VERSION);
 	sim_conf.mem_bytes = number("SIM_MEM_MB", 1024) << 20;
 	sim_conf.ctx_bytes = number("SIM_CTX_MB", 0) << 20;
 	sim_conf.dma_us = (unsigned)number("SIM_DMA_US", 0);

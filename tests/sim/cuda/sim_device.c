@@ -65,7 +65,7 @@ CUresult cuDriverGetVersion(int *version)
 	SIM_ENTER(cuDriverGetVersion, S_ANY);
 	if (!version)
 		return CUDA_ERROR_INVALID_VALUE;
-	*version = 13000;
+	*version = sim_conf.version;
 	return CUDA_SUCCESS;
 }
 

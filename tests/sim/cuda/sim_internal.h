@@ -39,6 +39,7 @@
 
 /* ---- configuration (sim_conf.c): constant after the constructor ---- */
 struct sim_conf {
+	int version; /* as cuDriverGetVersion says */
 	int devices;
 	uint64_t mem_bytes; /* memory of each device */
 	uint64_t ctx_bytes; /* what a context takes of it */

@@ -11,7 +11,6 @@
 #include "sim_internal.h"
 
 #define MAX_ABIS 6
-#define DRIVER_VERSION 13000
 #define TWINS_SINCE 7000
 #define ALL_FLAGS (CU_GET_PROC_ADDRESS_LEGACY_STREAM | CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM)
 
@@ -96,7 +95,7 @@ static void *find(const struct versions *v, int version, bool twins, bool *seen)
 static CUresult resolve(const char *symbol, void **out, int version, cuuint64_t flags,
 						CUdriverProcAddressQueryResult *status)
 {
-	if (!symbol || !out || flags & ~(cuuint64_t)ALL_FLAGS || version > DRIVER_VERSION)
+	if (!symbol || !out || flags & ~(cuuint64_t)ALL_FLAGS || version > sim_conf.version)
 		return CUDA_ERROR_INVALID_VALUE;
 	const struct versions *v = versions_find(symbol);
 	bool seen = false;
