@@ -240,6 +240,7 @@ void client_start(void)
 	/* What is left of before the session goes. */
 	cupti_ok(cupti.cuptiActivityFlushAll(CUPTI_ACTIVITY_FLAG_FLUSH_FORCED));
 	read_buffers();
+	assert_int_equal(session.strangers, 0);
 	memset(&session, 0, sizeof session);
 	cupti_ok(cupti.cuptiActivityGetNumDroppedRecords(NULL, 0, &session.dropped));
 	began = client_now();
