@@ -13,6 +13,7 @@
 #include "detach.h"
 #include "foreign.h"
 #include "gap.h"
+#include "graphs.h"
 #include "log.h"
 #include "stats.h"
 #include "times.h"
@@ -156,6 +157,10 @@ static void switch_off(void)
 	kinds_settings(false, false);
 }
 
+#define GRAPHS_FORBID                                                                            \
+	"graphs were made after others had been recorded whole, and CUPTI would crash on them (use " \
+	"TURBO_TIMELINE_GRAPHS=nodes)"
+
 static bool start_moving(char *why, size_t why_size)
 {
 	char other[64];
@@ -166,6 +171,11 @@ static bool start_moving(char *why, size_t why_size)
 		return true;
 	}
 	other[0] = '\0';
+	if (!graphs_may_resume()) {
+		snprintf(why, why_size, GRAPHS_FORBID);
+		settle(CLIENT_OFF);
+		return false;
+	}
 	if (!foreign_holds_subscription())
 		r = probe(other, sizeof(other));
 	if (r == CUPTI_OK)
@@ -249,6 +259,11 @@ void client_resume(void)
 	if (!foreign_holds_subscription())
 		r = probe(other, sizeof(other));
 	if (r != CUPTI_OK || foreign_busy() || !clock_settled()) {
+		settle(CLIENT_AWAY);
+		return;
+	}
+	if (!graphs_may_resume()) {
+		log_once(LOG_WARN, "timeline: recording does not go on: " GRAPHS_FORBID);
 		settle(CLIENT_AWAY);
 		return;
 	}

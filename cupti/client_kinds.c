@@ -2,6 +2,7 @@
 #include "client_kinds.h"
 
 #include "bind.h"
+#include "graphs.h"
 #include "log.h"
 
 /* What starts work on a device, and what waits for it; each with its per-thread variant. */
@@ -80,6 +81,24 @@ static void calls_on(void)
 	enable(CUPTI_DRIVER);
 }
 
+/* Their nodes are recorded where graphs cannot be recorded whole. */
+static void graphs_on(void)
+{
+	if (!graphs_may_be_whole()) {
+		log_once(LOG_INFO, "timeline: graphs were made before: their nodes are recorded, which takes longer");
+		return;
+	}
+	if (enable(CUPTI_GRAPH_TRACE) != CUPTI_OK)
+		return;
+	/* A graph that was made just before tracing began must not be launched under it. */
+	if (graphs_may_be_whole())
+		graphs_traced(true);
+	else {
+		cupti.ActivityDisable(CUPTI_GRAPH_TRACE);
+		enabled &= ~(1ull << CUPTI_GRAPH_TRACE);
+	}
+}
+
 cupti_result kinds_on(enum timeline_mode mode, bool whole_graphs)
 {
 	static const uint8_t always[] = {CUPTI_MEMCPY, CUPTI_MEMSET, CUPTI_MEMCPY2};
@@ -87,7 +106,7 @@ cupti_result kinds_on(enum timeline_mode mode, bool whole_graphs)
 	for (unsigned i = 0; i < sizeof(always); i++)
 		enable(always[i]);
 	if (whole_graphs)
-		enable(CUPTI_GRAPH_TRACE);
+		graphs_on();
 	if (mode == TIMELINE_MODE_LAUNCH) {
 		enable(CUPTI_SYNCHRONIZATION);
 		enable(CUPTI_OVERHEAD);
@@ -98,6 +117,7 @@ cupti_result kinds_on(enum timeline_mode mode, bool whole_graphs)
 
 void kinds_off(void)
 {
+	graphs_traced(false);
 	for (uint32_t kind = 0; kind < 64; kind++)
 		if (enabled & 1ull << kind)
 			cupti.ActivityDisable(kind);

@@ -8,6 +8,7 @@
 #include "bind.h"
 #include "capture.h"
 #include "foreign.h"
+#include "graphs.h"
 #include "guard.h"
 #include "hooks.h"
 #include "options.h"
@@ -24,21 +25,6 @@ enum detach detach_state(void)
 	return (enum detach)atomic_load(&state);
 }
 
-/*
- * A graph that was launched while CUPTI was there cannot be launched once it is gone: the launch fails, and its
- * context with it (COST.md). Which graphs there are cannot be known, so one that was ever instantiated is enough.
- */
-static bool graphs_exist(void)
-{
-	static const char *const name[] = {"cuGraphInstantiate", "cuGraphLaunch", "cuGraphUpload"};
-	uint64_t calls = 0;
-	for (unsigned id = 0; id < HOOK_COUNT; id++)
-		for (unsigned i = 0; i < sizeof(name) / sizeof(name[0]); i++)
-			if (strncmp(hook_table[id].name, name[i], strlen(name[i])) == 0)
-				calls += stats_cell_sum(id);
-	return calls != 0;
-}
-
 static void on_call(void *arg, uint32_t domain, uint32_t callback, const void *data)
 {
 	const struct cupti_callback_data *d = data;
@@ -50,7 +36,7 @@ static void on_call(void *arg, uint32_t domain, uint32_t callback, const void *d
 		!atomic_compare_exchange_strong(&state, &armed, DETACH_NOW))
 		return;
 	guard_enter();
-	if (graphs_exist())
+	if (graphs_used())
 		cupti.Unsubscribe(subscriber);
 	else
 		done = cupti.Finalize() == CUPTI_OK;
@@ -62,7 +48,7 @@ static void on_call(void *arg, uint32_t domain, uint32_t callback, const void *d
 
 enum detach detach_begin(void)
 {
-	if (option_get(OPT_TIMELINE_DETACH) == 0 || foreign_ever() || graphs_exist() ||
+	if (option_get(OPT_TIMELINE_DETACH) == 0 || foreign_ever() || graphs_used() ||
 		cupti.Subscribe(&subscriber, on_call, NULL) != CUPTI_OK) {
 		atomic_store(&state, DETACH_KEPT);
 		return DETACH_KEPT;

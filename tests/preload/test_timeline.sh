@@ -32,9 +32,9 @@ is "the wait" 1 "$(number launch sync Context Sync)"
 is "and its call" 1 "$(number launch api cuCtxSynchronize)"
 is "no other call" 4 "$(grep -c ^api "$work/launch.dump")"
 
-TURBO_TIMELINE=kernel work whole graph=50
+TURBO_TIMELINE=kernel TURBO_TIMELINE_GRAPHS=whole work whole graph=50
 is "graphs are recorded whole" "50 0" "$(number whole graph Graph 1) $(number whole kernel fill32)"
-TURBO_TIMELINE=kernel TURBO_TIMELINE_GRAPHS=nodes work nodes graph=50
+TURBO_TIMELINE=kernel work nodes graph=50
 is "or each of their kernels" 150 "$(number nodes kernel fill32)"
 
 # ---- ends ----

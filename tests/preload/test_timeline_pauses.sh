@@ -10,6 +10,7 @@ TURBO_TIMELINE=kernel work idle kernels=10 sync sleep=12500 kernels=10 sync &
 TURBO_TIMELINE=sampled TURBO_TIMELINE_PERCENT=50 work sampled rate=2000 kernels=3500 sync &
 TURBO_TIMELINE=sampled TURBO_TIMELINE_PERCENT=50 TURBO_TIMELINE_DETACH=off work attached rate=2000 kernels=3500 sync &
 TURBO_TIMELINE=sampled TURBO_TIMELINE_PERCENT=90 work graphs kernels=10 graph=10 sleep=1500 kernels=10 graph=10 sleep=1500 graph=10 &
+TURBO_TIMELINE=sampled TURBO_TIMELINE_PERCENT=50 TURBO_TIMELINE_GRAPHS=whole work whole graph=10 sync sleep=1400 graph=10 sync sleep=1300 graph=10 sync &
 wait
 
 is "capture lost: the program runs" 0 "$(cat "$work/silent.status")"
@@ -30,11 +31,16 @@ for name in sampled attached; do
 	at_least "$name: pauses" 4 "$(number $name gap between samples)"
 	at_least "$name: half of the time is seen" 40 "$(share $name)"
 	at_least "$name: and not much more" "$(share $name)" 70
-	is "$name: each launch seen is a kernel" "$(number $name count launches)" "$(number $name kernel fill32)"
+	# One on its way when a window opens or closes may be in either figure alone.
+	missing=$(($(number $name count launches) - $(number $name kernel fill32)))
+	at_least "$name: each launch seen is a kernel, but for a few" "${missing#-}" 4
 	at_least "$name: there are some" 500 "$(number $name kernel fill32)"
 done
 
 clean graphs
-at_least "graphs outlive the pauses" 10 "$(number graphs graph Graph 1)"
+at_least "graphs outlive the pauses" 40 "$(number graphs kernel fill32)"
+is "whole graphs: the program runs" 0 "$(cat "$work/whole.status")"
+is "graphs that were made in a pause end the recording" "10 1" \
+	"$(number whole graph Graph 1) $(lines whole 'CUPTI would crash')"
 
 finish

@@ -209,6 +209,37 @@ static void a_graph_does_not_outlive_cupti(void **state)
 	ok(cuCtxDestroy_v2(ctx));
 }
 
+static void a_graph_is_whole_from_the_start(void **state)
+{
+	(void)state;
+	CUcontext ctx;
+	CUstream s;
+	CUgraph graph;
+	CUgraphExec early, late;
+	ok(cuCtxCreate_v2(&ctx, 0, 0));
+	s = st_stream(CU_STREAM_NON_BLOCKING);
+	ok(cuStreamBeginCapture_v2(s, CU_STREAM_CAPTURE_MODE_GLOBAL));
+	ok(cuMemsetD8Async(dev, 0, 16, s));
+	ok(cuStreamEndCapture(s, &graph));
+	ok(cuGraphInstantiateWithFlags(&early, graph, 0));
+	cupti_ok(cuptiActivityEnable(CUPTI_ACTIVITY_KIND_GRAPH_TRACE));
+	ok(cuGraphInstantiateWithFlags(&late, graph, 0));
+	ok(cuGraphLaunch(late, s));
+	cupti_ok(cuptiActivityDisable(CUPTI_ACTIVITY_KIND_GRAPH_TRACE));
+	ok(cuGraphLaunch(early, s));
+	ok(cuGraphLaunch(late, s));
+	ok(cuStreamSynchronize(s));
+	cupti_ok(cuptiActivityEnable(CUPTI_ACTIVITY_KIND_GRAPH_TRACE));
+	uint64_t before = sim_errors();
+	fails(cuGraphLaunch(early, s), CUDA_ERROR_LAUNCH_FAILED);
+	assert_int_equal(sim_errors() - before, 1);
+	cupti_ok(cuptiActivityDisable(CUPTI_ACTIVITY_KIND_GRAPH_TRACE));
+	ok(cuGraphExecDestroy(early));
+	ok(cuGraphExecDestroy(late));
+	ok(cuGraphDestroy(graph));
+	ok(cuCtxDestroy_v2(ctx));
+}
+
 int main(void)
 {
 	simtest_only_sim();
@@ -220,6 +251,7 @@ int main(void)
 		cmocka_unit_test(an_ended_subscription_is_a_mistake),
 		cmocka_unit_test(a_forked_child_has_no_cupti),
 		cmocka_unit_test(a_graph_does_not_outlive_cupti),
+		cmocka_unit_test(a_graph_is_whole_from_the_start),
 	};
 	return cmocka_run_group_tests(tests, setup, teardown);
 }

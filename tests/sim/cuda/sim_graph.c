@@ -15,6 +15,7 @@ struct exec {
 	int count;
 	uint32_t id;         /* for a tracer */
 	unsigned traced;     /* sim_trace_epoch() of a launch; 0: never launched under a tracer */
+	bool whole;          /* made while graphs were recorded whole */
 	struct sim_op *last; /* launches of one executable graph follow each other */
 };
 
@@ -177,6 +178,7 @@ static CUresult instantiate(CUgraphExec *out, CUgraph graph, unsigned long long 
 		free(x);
 		return CUDA_ERROR_OUT_OF_MEMORY;
 	}
+	x->whole = sim_trace_whole_graphs();
 	x->magic = SIM_MAGIC_EXEC;
 	*out = (CUgraphExec)x;
 	return CUDA_SUCCESS;
@@ -261,6 +263,12 @@ static CUresult launch_traced(struct exec *x, struct sim_ctx *ctx)
 		return CUDA_ERROR_LAUNCH_FAILED;
 	}
 	x->traced = now;
+	/* A real one dies of a signal (H200, CUPTI 13.0.1). */
+	if (!x->whole && sim_trace_whole_graphs()) {
+		sim_complain("launch under CUPTI_ACTIVITY_KIND_GRAPH_TRACE of a graph that was made without it");
+		sim_ctx_stick(ctx, CUDA_ERROR_LAUNCH_FAILED);
+		return CUDA_ERROR_LAUNCH_FAILED;
+	}
 	return CUDA_SUCCESS;
 }
 

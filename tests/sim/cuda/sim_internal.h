@@ -258,6 +258,8 @@ void sim_trace_enter(struct sim_call *call, const char *symbol);
 uint64_t sim_trace_now(void); /* ns of CLOCK_REALTIME */
 /* Differs between two times at which a tracer is attached, and 0 without one. */
 unsigned sim_trace_epoch(void);
+/* A tracer records graphs whole now. */
+bool sim_trace_whole_graphs(void);
 /* Lock held for all: what the current call does. */
 struct sim_trace_item *sim_trace_submit(const struct sim_stream *s, const struct sim_cmd *cmd);
 void sim_trace_wait(enum sim_trace_wait wait, const struct sim_ctx *ctx, const struct sim_stream *s,

@@ -15,6 +15,12 @@ unsigned sim_trace_epoch(void)
 	return __atomic_load_n(&attached, __ATOMIC_ACQUIRE) ? __atomic_load_n(&epoch, __ATOMIC_RELAXED) : 0;
 }
 
+bool sim_trace_whole_graphs(void)
+{
+	const struct sim_tracer *tracer = __atomic_load_n(&attached, __ATOMIC_ACQUIRE);
+	return tracer && tracer->whole_graphs();
+}
+
 uint64_t sim_trace_now(void)
 {
 	struct timespec t;

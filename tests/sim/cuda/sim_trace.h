@@ -78,6 +78,8 @@ struct sim_tracer {
 	void (*leave)(struct sim_call *call);
 	/* Inside a call, the driver's lock held: must not call the driver. NULL: of no interest. */
 	struct sim_trace_item *(*submitted)(struct sim_call *call, const struct sim_trace_op *op);
+	/* Graphs are recorded whole now. The driver's lock held, or none. */
+	bool (*whole_graphs)(void);
 };
 
 struct sim_trace_driver {

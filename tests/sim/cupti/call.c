@@ -131,4 +131,9 @@ static void leave(struct sim_call *call)
 	callback_run(call, CUPTI_API_EXIT);
 }
 
-const struct sim_tracer tracer = {enter, leave, item_submitted};
+static bool whole_graphs(void)
+{
+	return kind_on(CUPTI_ACTIVITY_KIND_GRAPH_TRACE, 0);
+}
+
+const struct sim_tracer tracer = {enter, leave, item_submitted, whole_graphs};
