@@ -15,6 +15,7 @@ from turns import Player, Players
 
 MODES = ["kernel", "launch", "sampled"]
 REPORT_SECONDS, REPORT_MIB = 3.0, 200  # of 10 million records
+WHOLE = {"TURBO_TIMELINE_GRAPHS": "whole"} # what limits are for; nodes are shown beside it
 LATE_NS = 1500000000                   # the last second may be lost, and a flush takes its time
 
 
@@ -94,7 +95,8 @@ def timeline_cost(details):
     program, problems = [h.program("timeline_bench")], []
     with tempfile.TemporaryDirectory() as folder:
         settings = [("bare", h.BARE, {}), ("discard", h.BARE, {}, program + ["discard", cupti])]
-        settings += [(m, h.PRELOADED, recording(m, folder)) for m in MODES]
+        settings += [(m, h.PRELOADED, recording(m, folder, **WHOLE)) for m in MODES]
+        settings += [("nodes", h.PRELOADED, recording("kernel", folder))]
         settings += [("off", h.PRELOADED, {"TURBO_TIMELINE": "off"})]
         with Players(program, settings, cores=same_cores()) as players:
             for part, unit, limits in (("launch", "ns", {"kernel": ("discard", 1.05)}),
@@ -115,7 +117,8 @@ def timeline_train(details):
     """Training steps, beside torch.profiler."""
     problems, script = [], [sys.executable, os.path.join(h.HERE, "torch_timeline.py"), "--turns"]
     with tempfile.TemporaryDirectory() as folder:
-        settings = [("bare", h.BARE, {})] + [(m, h.PRELOADED, recording(m, folder)) for m in MODES]
+        settings = [("bare", h.BARE, {})] + [(m, h.PRELOADED, recording(m, folder, **WHOLE)) for m in MODES]
+        settings += [("nodes", h.PRELOADED, recording("kernel", folder))]
         settings += [("profiler_cuda", h.BARE, {"PROFILER": "cuda"}), ("profiler_all", h.BARE, {"PROFILER": "all"})]
         with Players(script, settings, limit=250, cores=same_cores()) as players:
             for part, rounds in (("cpu", 7), ("gpu", 3), ("graph", 3)):
@@ -194,7 +197,7 @@ def timeline_graphs(details):
         settings += [(m, h.PRELOADED, {"PROFILER": "cuda", **recording(m, folder)}) for m in MODES]
         settings += [("off", h.PRELOADED, {"PROFILER": "", "TURBO_TIMELINE": "off"})]
         settings += [("recorded", h.PRELOADED, {"PROFILER": "", "TURBO_TIMELINE": "off"})]
-        settings += [("nodes", h.PRELOADED, {"PROFILER": "cuda", **recording("kernel", folder, TURBO_TIMELINE_GRAPHS="nodes")})]
+        settings += [("whole", h.PRELOADED, {"PROFILER": "", **recording("sampled", folder, **WHOLE)})]
         with Players(script, settings) as players:
             players.together("prepare_graph")
             for i in range(7):
@@ -226,7 +229,7 @@ def timeline_many(details):
     """10 million kernels: all are on file, or counted; the report is quick and small."""
     problems, n = [], 10000000
     with tempfile.TemporaryDirectory(dir="/dev/shm") as folder:
-        extra = recording("kernel", folder, TURBO_TIMELINE_GRAPHS="nodes", TURBO_TIMELINE_MB=384)
+        extra = recording("kernel", folder, TURBO_TIMELINE_MB=384)
         with Players([h.program("timeline_bench")], [("kernel", h.PRELOADED, extra)]) as players:
             seconds = players.all[0].turn("many %d" % n)[0]
             err = players.end()["kernel"]["stderr"]
