@@ -153,6 +153,11 @@ preload_program()
 	local program=$1 source=$2 name env pre=$lib
 	name=$(basename "$program")
 	read -ra env <<<"$(first_line "$source" ENV)"
+	# Long ones that wait most of their time name the one sanitizer that they run under.
+	case $(first_line "$source" SAN) in
+	'' | *"${SAN:-plain}"*) ;;
+	*) [ -z "$SAN" ] || return 0 ;;
+	esac
 	if [ -z "$SAN" ] && sed -n 1p "$source" | grep -qw BARE; then
 		run_one "$name (bare)" env LD_LIBRARY_PATH="$sim" "${env[@]}" "$program"
 	fi

@@ -1,4 +1,4 @@
-/* LINK: cuda cupti   ENV: TURBO_TIMELINE=kernel TURBO_TIMELINE_MB=4 TURBO_LOG=warn   BARE
+/* LINK: cuda cupti   ENV: TURBO_TIMELINE=kernel TURBO_TIMELINE_MB=4 TURBO_LOG=warn   SAN: thread   BARE
  *
  * test_timeline_client.c - a profiler inside the program records what it would without libturbo's timeline:
  * before it, in between, again and again, and it never gets anything that is not its own.

@@ -1,4 +1,4 @@
-/* LINK: cupti timeline   ENV: TURBO_TIMELINE=kernel TURBO_TIMELINE_DIR=/tmp TURBO_COPY=off TURBO_LOG=warn   BARE
+/* LINK: cupti timeline   ENV: TURBO_TIMELINE=kernel TURBO_TIMELINE_DIR=/tmp TURBO_COPY=off TURBO_LOG=warn   SAN: address   BARE
  *
  * test_timeline_foreign.c - another client of CUPTI in a process that is recorded: it gets the statuses and the records
  * that it gets bare, and the timeline has what ran before and after, with the gap between.
