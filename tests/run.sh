@@ -57,7 +57,8 @@ trap 'rm -f "$log"; [ -z "$own_results" ] || rm -f "$results"' EXIT
 export ASAN_OPTIONS=${ASAN_OPTIONS:-detect_leaks=1:abort_on_error=0:detect_stack_use_after_return=1:detect_odr_violation=0}
 export UBSAN_OPTIONS=${UBSAN_OPTIONS:-print_stacktrace=1:halt_on_error=1}
 # Worker threads live until the process ends.
-tsan=second_deadlock_stack=1:report_thread_leaks=0:exitcode=66
+# By default every process, forked children too, sleeps a second at its end.
+tsan=second_deadlock_stack=1:report_thread_leaks=0:exitcode=66:atexit_sleep_ms=100
 [ ! -f tests/tsan.supp ] || tsan=$tsan:suppressions=$PWD/tests/tsan.supp
 export TSAN_OPTIONS=${TSAN_OPTIONS:-$tsan}
 [ ! -f tests/lsan.supp ] || export LSAN_OPTIONS=${LSAN_OPTIONS:-suppressions=$PWD/tests/lsan.supp}
