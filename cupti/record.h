@@ -81,6 +81,8 @@ struct timeline_entry {
 	uint32_t kind; /* enum timeline_kind of its records */
 	uint32_t name; /* byte offset of a terminated string in the name table; mangled for kernels */
 	union {
+		/* First, so that {.kind = ...} clears all of it: unused words are 0, and entries are compared whole. */
+		uint32_t words[14];
 		struct {
 			uint32_t grid[3], block[3], cluster[3];
 			uint32_t registers; /* a thread */
@@ -106,7 +108,6 @@ struct timeline_entry {
 			uint32_t rank, ranks;
 			uint32_t type; /* ncclDataType_t */
 		} collective;
-		uint32_t words[14];
 	};
 };
 

@@ -273,27 +273,33 @@ uint32_t trace_build_plain(struct trace_build *b, enum timeline_kind kind, const
 
 uint32_t trace_build_kernel_entry(struct trace_build *b, const char *name, uint32_t grid, uint32_t block)
 {
-	struct timeline_entry e = {
-		.kind = TIMELINE_KERNEL,
-		.kernel = {.grid = {grid, 1, 1}, .block = {block, 1, 1}, .registers = 32, .static_shared = 1024},
-	};
+	struct timeline_entry e = {.kind = TIMELINE_KERNEL};
+	for (int i = 0; i < 3; i++) {
+		e.kernel.grid[i] = i ? 1 : grid;
+		e.kernel.block[i] = i ? 1 : block;
+	}
+	e.kernel.registers = 32;
+	e.kernel.static_shared = 1024;
 	return trace_build_entry(b, &e, name);
 }
 
 uint32_t trace_build_copy_entry(struct trace_build *b, uint32_t direction, uint32_t from, uint32_t to)
 {
-	struct timeline_entry e = {.kind = TIMELINE_COPY,
-							   .copy = {.direction = direction, .from_kind = from, .to_kind = to}};
+	struct timeline_entry e = {.kind = TIMELINE_COPY};
+	e.copy.direction = direction;
+	e.copy.from_kind = from;
+	e.copy.to_kind = to;
 	return trace_build_entry(b, &e, "");
 }
 
 uint32_t trace_build_collective_entry(struct trace_build *b, const char *name, uint32_t communicator,
 									  uint32_t rank, uint32_t ranks)
 {
-	struct timeline_entry e = {
-		.kind = TIMELINE_COLLECTIVE,
-		.collective = {.communicator = communicator, .rank = rank, .ranks = ranks, .type = 7},
-	};
+	struct timeline_entry e = {.kind = TIMELINE_COLLECTIVE};
+	e.collective.communicator = communicator;
+	e.collective.rank = rank;
+	e.collective.ranks = ranks;
+	e.collective.type = 7;
 	return trace_build_entry(b, &e, name);
 }
 
