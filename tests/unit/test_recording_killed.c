@@ -72,7 +72,7 @@ static void test_killed_at_the_start(void **state)
 
 	print_message("seed %u\n", seed);
 	for (int round = 0; round < 40 || (files < 20 && round < 2000); round++) {
-		const struct timespec nap = {0, (long)(rand_r(&seed) % 3000) * 1000};
+		const struct timespec nap = {0, (long)(rand_r(&seed) % (3000 + 100 * round)) * 1000};
 		char path[512];
 		struct dirent *entry;
 		int status;
