@@ -106,7 +106,7 @@ def gpu(rng, rank, window, options):
         "memsets": {"count": 1200, "bytes": 1 << 30, "ns": 3 * MS}, "time": t, "series": s,
         "gaps": [{"below_ns": b, "count": c, "ns": n} for b, c, n in ((10_000, 700123, 10**9), (100_000, 30211, 9 * 10**8), (MS, 512, 10**8),
                  (10 * MS, 96, 5 * 10**8), (100 * MS, 3, 2 * 10**8), (None, 0, 0))],
-        "idle": {"input": {"count": 120, "ns": 21 * 10**8}, "sync": {"count": 480, "ns": 8 * 10**8}, "allocation": {"count": 12, "ns": 4 * 10**7},
+        "idle": {"pause": {"count": 1, "ns": 12 * 10**8}, "input": {"count": 120, "ns": 21 * 10**8}, "sync": {"count": 480, "ns": 8 * 10**8}, "allocation": {"count": 12, "ns": 4 * 10**7},
                  "short": {"count": 700123, "ns": 9 * 10**8}, "host": {"count": 3011, "ns": 3 * 10**8}},
         "copies": {"H2D": copy(4800, 12 << 20, 24.6, pageable=0.25, staged=1300), "D2H": copy(960, 4096, 2.1, pageable=1.0),
                    "D2D": copy(120000, 1 << 20, 1810.0), "P2P": copy(0, 0, 1), "other": copy(0, 0, 1)},

@@ -195,6 +195,26 @@ static void test_windows_at_the_edge(void **state)
 	}
 }
 
+/* Long gaps are pauses while they are few, whatever follows them. */
+static void test_pauses(void **state)
+{
+	(void)state;
+	for (unsigned pauses = 5; pauses <= 6; pauses++) {
+		struct scene s = scene();
+		uint64_t at = 0;
+		for (unsigned i = 0; i <= pauses; i++, at += 1000000 + 100) {
+			copy(&s, s.a, HTOD, PINNED, MB, at, at + 50);
+			kernel(&s, s.a, COMPUTE, at + 50, at + 100);
+		}
+		struct report *r = report_of(&s);
+		const struct report_bucket *idle = r->rank[0].gpu[0].idle;
+		assert_int_equal(idle[REPORT_IDLE_PAUSE].count, pauses == 5 ? 5 : 0);
+		assert_int_equal(idle[REPORT_IDLE_PAUSE].ns, pauses == 5 ? 5000000 * US : 0);
+		assert_int_equal(idle[REPORT_IDLE_INPUT].count, pauses == 5 ? 0 : 6);
+		report_free(r);
+	}
+}
+
 static void test_idle_classes(void **state)
 {
 	struct scene s = scene();
@@ -302,6 +322,7 @@ int main(void)
 		cmocka_unit_test(test_many_gaps),
 		cmocka_unit_test(test_window),
 		cmocka_unit_test(test_windows_at_the_edge),
+		cmocka_unit_test(test_pauses),
 		cmocka_unit_test(test_idle_classes),
 		cmocka_unit_test(test_two_devices),
 		cmocka_unit_test(test_nothing),

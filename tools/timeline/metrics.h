@@ -137,8 +137,10 @@ struct pass_gpu {
 	struct hist kernels;
 	uint64_t busy_until; /* the latest end so far */
 	uint64_t idle_seen;  /* sweep's idle time when the last operation began */
-	uint64_t alloc_ns;   /* time in the driver's allocations since busy_until */
-	bool after_d2h;      /* what ended last was a copy to the host that is waited for */
+	struct report_bucket
+		pause[REPORT_IDLE_CLASSES]; /* gaps of PAUSE_NS and more, by what they would be else */
+	uint64_t alloc_ns;              /* time in the driver's allocations since busy_until */
+	bool after_d2h;                 /* what ended last was a copy to the host that is waited for */
 };
 
 struct pass_lane {

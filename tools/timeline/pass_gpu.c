@@ -12,14 +12,16 @@
 #define TINY_NS 10000
 #define SMALL_BYTES 65536
 #define SCALAR_BYTES 4096
+#define PAUSE_NS 1000000000u /* longer than a batch is waited for */
+#define PAUSES_MOST 5        /* of a GPU, else they are no exception */
 
 /* CUpti_ActivityMemcpyKind and CUpti_ActivityMemoryKind. */
 enum { HTOD = 1, DTOH, HTOA, ATOH, ATOA, ATOD, DTOA, DTOD, HTOH, PTOP };
 enum { PAGEABLE = 1 };
 
 const char *const report_idle_name[REPORT_IDLE_CLASSES] = {
-	[REPORT_IDLE_INPUT] = "input", [REPORT_IDLE_SYNC] = "sync", [REPORT_IDLE_ALLOC] = "allocation",
-	[REPORT_IDLE_SHORT] = "short", [REPORT_IDLE_HOST] = "host",
+	[REPORT_IDLE_PAUSE] = "pause",      [REPORT_IDLE_INPUT] = "input", [REPORT_IDLE_SYNC] = "sync",
+	[REPORT_IDLE_ALLOC] = "allocation", [REPORT_IDLE_SHORT] = "short", [REPORT_IDLE_HOST] = "host",
 };
 const char *const report_direction_name[REPORT_DIRECTIONS] = {
 	[REPORT_H2D] = "H2D", [REPORT_D2H] = "D2H",          [REPORT_D2D] = "D2D",
@@ -152,7 +154,8 @@ static void count_idle(const struct pass *p, struct pass_gpu *g, const struct pa
 	g->idle_seen = idle;
 	if (!gap)
 		return;
-	struct report_bucket *why = &g->out.idle[why_idle(p, g, gap, next)];
+	enum report_idle class = why_idle(p, g, gap, next);
+	struct report_bucket *why = gap >= PAUSE_NS ? &g->pause[class] : &g->out.idle[class];
 	why->count++;
 	why->ns += gap;
 	unsigned b = 0;
@@ -203,6 +206,19 @@ static char *anchor_name(struct pass *p, uint32_t entry)
 	return metrics_text("%s", trace_name(p->trace, e->name));
 }
 
+/* What keeps coming back is how the program runs, however long it is; what does not is a pause. */
+static void settle_pauses(struct pass_gpu *g)
+{
+	uint64_t pauses = 0;
+	for (unsigned i = 0; i < REPORT_IDLE_CLASSES; i++)
+		pauses += g->pause[i].count;
+	for (unsigned i = 0; i < REPORT_IDLE_CLASSES; i++) {
+		struct report_bucket *to = &g->out.idle[pauses > PAUSES_MOST ? i : REPORT_IDLE_PAUSE];
+		to->count += g->pause[i].count;
+		to->ns += g->pause[i].ns;
+	}
+}
+
 void pass_gpu_end(struct pass *p, struct pass_gpu *g)
 {
 	struct report_gpu *o = &g->out;
@@ -216,6 +232,7 @@ void pass_gpu_end(struct pass *p, struct pass_gpu *g)
 		g->after_d2h = false;
 		count_idle(p, g, NULL);
 	}
+	settle_pauses(g);
 	sweep_end(&g->sweep, o->last, &o->time);
 	o->kernel_sum_ns = g->kernels.sum;
 	o->kernel_p50_ns = hist_quantile(&g->kernels, 0.5);

@@ -45,6 +45,7 @@ struct report_series {
 
 /* Why the device was idle: what its gap lay between. Each gap is in one class, the first that fits. */
 enum report_idle {
+	REPORT_IDLE_PAUSE, /* a second and more, a few times only: start-up, a checkpoint, an idle server */
 	REPORT_IDLE_INPUT, /* the next operation copies from the host, and the gap is not short */
 	REPORT_IDLE_SYNC,  /* the host had waited for the device, or read a result from it, just before */
 	REPORT_IDLE_ALLOC, /* the driver was allocating or freeing memory */
@@ -52,7 +53,7 @@ enum report_idle {
 	REPORT_IDLE_HOST,  /* longer; the host had launched nothing */
 	REPORT_IDLE_CLASSES
 };
-extern const char *const report_idle_name[REPORT_IDLE_CLASSES]; /* "input", "sync", ... */
+extern const char *const report_idle_name[REPORT_IDLE_CLASSES]; /* "pause", "input", ... */
 
 /* Lengths of the device's gaps: below 10 us, 100 us, 1 ms, 10 ms, 100 ms, and the rest. */
 #define REPORT_GAP_BUCKETS 6

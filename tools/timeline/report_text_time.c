@@ -170,6 +170,7 @@ void text_time(const struct text *t)
 			 note);
 	time_row(t, TEXT_BLUE, "only copies and memsets", (double)m->exposed_ns[REPORT_MEMORY], seen, "");
 	time_row(t, TEXT_BLUE, "only kernels that copy or wait", (double)m->exposed_ns[REPORT_OTHER], seen, "");
+	idle_row(t, REPORT_IDLE_PAUSE, "paused (1 s and more, now and then)", seen);
 	idle_row(t, REPORT_IDLE_INPUT, "idle, then a copy from the host", seen);
 	idle_row(t, REPORT_IDLE_SYNC, "idle after a synchronisation", seen);
 	idle_row(t, REPORT_IDLE_ALLOC, "idle while the driver allocates", seen);

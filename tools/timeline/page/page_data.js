@@ -158,6 +158,7 @@ function copyRows(lanes) {
 }
 
 const IDLE_CLASSES = {
+	pause: ['Pauses', 'a second and more, a few times only: start-up, a checkpoint, an idle server'],
 	input: ['Waiting for input', 'the next operation copies from the host'],
 	sync: ['After a synchronisation', 'the host had waited for the device, or read a result, just before'],
 	allocation: ['Allocating', 'the driver was allocating or freeing device memory'],
