@@ -168,8 +168,8 @@ static void a_graph_can_be_one_record(void **state)
 {
 	(void)state;
 	CUdeviceptr p = st_device(WORDS * 4);
-	CUgraphExec exec = graph_of(p, 5);
 	cupti_ok(ct_begin(graphs));
+	CUgraphExec exec = graph_of(p, 5); /* one that was made before could not be launched */
 	ok(cuGraphLaunch(exec, NULL));
 	ok(cuGraphLaunch(exec, NULL));
 	st_fill(p, WORDS, 1, NULL);

@@ -3,6 +3,7 @@ import json
 import os
 import re
 import resource
+import stat
 import subprocess
 import sys
 import tempfile
@@ -112,6 +113,22 @@ def check_errors(folder):
     with open("/dev/full", "w", encoding="utf-8") as full:
         done = subprocess.run([timelines.TURBO, "report", good], stdout=full, stderr=subprocess.PIPE, text=True, timeout=60)
         assert done.returncode == 1 and "No space left" in done.stderr, done
+    with tempfile.TemporaryDirectory() as other:
+        # A page that cannot be written takes nothing away.
+        page = os.path.join(other, "page.html")
+        os.symlink("/dev/full", page)
+        assert "No space left" in run(good, "--html", page, code=1).stderr
+        assert os.path.islink(page) and stat.S_ISCHR(os.stat(page).st_mode)
+        os.unlink(page)
+        with open(page, "w", encoding="utf-8") as old:
+            old.write("old")
+        limit = lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (4096, 4096))
+        done = subprocess.run([timelines.TURBO, "report", good, "--html", page], capture_output=True, text=True, timeout=60,
+                              preexec_fn=limit, restore_signals=False)
+        assert done.returncode == 1 and "page.html" in done.stderr, done
+        with open(page, encoding="utf-8") as old:
+            assert old.read() == "old"
+        assert os.listdir(other) == ["page.html"]
     for wrong in (["--top", "0"], ["--top", "x"], ["--window", "5"], ["--window", "3..2"], ["--window", "x..2"], ["--window", ".."],
                   ["--window", "1..2x"], ["--window", "-1..2"], ["--window", "nan..2"], ["--rank", "x"], ["--rank", "1,"], ["--rank"],
                   ["--nothing"], ["--html", ""]):

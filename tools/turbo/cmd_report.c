@@ -6,6 +6,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "tools/timeline/output.h"
 #include "tools/timeline/report.h"
 #include "turbo.h"
 
@@ -183,21 +184,29 @@ static unsigned style(void)
 	return s;
 }
 
+static ssize_t put(void *output, const char *bytes, size_t n)
+{
+	struct output *o = output;
+	output_bytes(o, bytes, n);
+	return o->error ? 0 : (ssize_t)n;
+}
+
+/* An older page stays until the new one is whole, and what is no regular file stays in any case. */
 static int write_page(const struct report *r, const char *path)
 {
-	FILE *to = fopen(path, "we");
-	if (!to)
-		return failure("report", "%s: %s", path, strerror(errno));
-	bool ok = report_html(r, to);
-	int error = errno;
-	if (fclose(to) != 0 && ok) {
-		ok = false;
-		error = errno;
-	}
-	if (!ok) {
-		unlink(path);
+	struct output out;
+	int error = output_open(&out, path, false);
+	if (error)
 		return failure("report", "%s: %s", path, strerror(error));
-	}
+	FILE *to = fopencookie(&out, "w", (cookie_io_functions_t){.write = put});
+	bool ok = to && report_html(r, to);
+	if (!ok)
+		output_fail(&out, errno ? errno : EIO);
+	if (to && fclose(to) != 0)
+		output_fail(&out, errno);
+	error = output_close(&out);
+	if (error)
+		return failure("report", "%s: %s", path, strerror(error));
 	if (isatty(STDERR_FILENO))
 		fprintf(stderr, "turbo report: %s is written; open it in a browser\n", path);
 	return EXIT_OK;
