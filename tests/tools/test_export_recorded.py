@@ -19,7 +19,8 @@ DONE = {"fill32": 300, "Memcpy HtoD (Pageable -> Device)": 20, "Memset (Device)"
 def record(folder, mode):
     for rank in range(hta.RANKS):
         env = {**os.environ, "RANK": str(rank), "WORLD_SIZE": str(hta.RANKS), "LOCAL_RANK": str(rank), "TURBO_COPY": "off",
-               "TURBO_TIMELINE": mode, "TURBO_TIMELINE_DIR": folder, "LD_LIBRARY_PATH": SIM, "LD_PRELOAD": LIBTURBO}
+               "TURBO_TIMELINE": mode, "TURBO_TIMELINE_DIR": folder, "TURBO_TIMELINE_GRAPHS": "whole",
+               "LD_LIBRARY_PATH": SIM, "LD_PRELOAD": LIBTURBO}
         for name in ("CUDA_HOME", "CUDA_PATH", "CONDA_PREFIX", "CUDA_INJECTION64_PATH", "NVTX_INJECTION64_PATH"):
             env.pop(name, None)
         subprocess.run([os.path.join(timelines.BUILD, "tests/preload/timeline_work"), *WORK], env=env, check=True, timeout=60,
