@@ -311,8 +311,13 @@ static void test_tellers_that_vanish(void **state)
 		assert_true(got == told || got == told - 1);
 	} while (events_drain(batch, 512) != 0); /* it left outside, or before it had a place */
 	assert_int_equal(events_lost(), 0);
-	nanosleep(&second, NULL);
-	assert_int_equal(events_drain(batch, 512), 1);
+	/* The second counts from the drain that first sees the place empty, which may come late. */
+	unsigned n = 0;
+	for (int i = 0; i < 4 && !n; i++) {
+		nanosleep(&second, NULL);
+		n = events_drain(batch, 512);
+	}
+	assert_int_equal(n, 1);
 	assert_true(batch[0].thread == 2 && is_whole(&batch[0]));
 	assert_int_equal(got + events_lost(), told);
 }
