@@ -68,6 +68,7 @@ def check_window_and_rank(folder):
     assert part["window"] == {"start": 100_000_000, "end": 300_000_000, "asked": True}
     assert part["ranks"][0]["gpus"][0]["time"]["window_ns"] == 200_000_000
     halves = [report(folder, "--window", w)["time"] for w in ("..0.25", "0.25..")]
+    assert [report(folder, "--window", w)["window"]["start"] for w in ("0..1", "0s..1", "0..")] == [0, 0, 0]
     for key in ("busy_ns", "compute_ns", "overlap_ns", "exposed_memory_ns"):
         assert sum(h[key] for h in halves) == whole["time"][key], key
     print("windows and ranks")

@@ -28,6 +28,8 @@ static bool parse_time(const char *s, const char *end, uint64_t *ns)
 	char *rest;
 	errno = 0;
 	double v = strtod(s, &rest);
+	if (rest == end + 1)
+		rest--; /* of "1..2" it takes "1." */
 	size_t n = (size_t)(end - rest);
 	double unit = !n || (n == 1 && *rest == 's')      ? 1e9
 				  : n == 2 && !strncmp(rest, "ms", 2) ? 1e6
