@@ -6,11 +6,8 @@
  * itself does there, and for stepping aside when another client calls (client.h).
  */
 #define _GNU_SOURCE
-#include <errno.h>
 #include <limits.h>
 #include <linux/futex.h>
-#include <pthread.h>
-#include <signal.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
@@ -32,11 +29,10 @@
 #include "recording.h"
 #include "session.h"
 #include "stats.h"
+#include "thread.h"
 #include "times.h"
 #include "../policy/policy.h"
 
-#define STACK_BYTES ((size_t)256 << 10)
-#define STACK_BYTES_MOST ((size_t)256 << 20)
 /* The exit waits so long for CUPTI to give back what it has; a device that hangs must not keep the process. */
 #define EXIT_NS 2000000000ull
 
@@ -117,36 +113,10 @@ static void *helper_main(void *arg)
 	return NULL;
 }
 
-/* All but the synchronous ones, which the program's own fault handlers want. */
-static void block_signals(sigset_t *old)
-{
-	static const int stay[] = {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP, SIGSYS};
-	sigset_t set;
-	sigfillset(&set);
-	for (unsigned i = 0; i < sizeof(stay) / sizeof(stay[0]); i++)
-		sigdelset(&set, stay[i]);
-	pthread_sigmask(SIG_SETMASK, &set, old);
-}
-
 static bool helper_start(void)
 {
-	pthread_attr_t attr;
-	pthread_t thread;
-	sigset_t old;
-	int r = EINVAL;
-	block_signals(&old);
-	pthread_attr_init(&attr);
-	pthread_attr_setdetachstate(&attr, PTHREAD_CREATE_DETACHED);
-	/* A stack takes in all thread-local storage of the program: where that is large, more. */
-	for (size_t stack = STACK_BYTES; r == EINVAL && stack <= STACK_BYTES_MOST; stack *= 2) {
-		pthread_attr_setstacksize(&attr, stack);
-		r = pthread_create(&thread, &attr, helper_main, NULL);
-	}
-	pthread_attr_destroy(&attr);
-	pthread_sigmask(SIG_SETMASK, &old, NULL);
-	if (r != 0)
+	if (!thread_start("turbo-timeline", helper_main, NULL))
 		return false;
-	pthread_setname_np(thread, "turbo-timeline");
 	atomic_store(&helper, 1);
 	return true;
 }

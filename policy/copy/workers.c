@@ -1,11 +1,7 @@
 #define _GNU_SOURCE
 #include "workers.h"
 
-#include <errno.h>
-#include <limits.h>
 #include <linux/futex.h>
-#include <pthread.h>
-#include <signal.h>
 #include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
@@ -15,6 +11,7 @@
 #include "log.h"
 #include "move.h"
 #include "pause.h"
+#include "thread.h"
 
 #define JOBS 32
 
@@ -162,54 +159,14 @@ static void *worker_main(void *arg)
 	return NULL;
 }
 
-/* Blocks every signal but the synchronous ones: a page of the program may be
- * repaired by the program's own SIGSEGV or SIGBUS handler. */
-static void block_signals(sigset_t *old)
-{
-	sigset_t set;
-	sigfillset(&set);
-	static const int sync_signals[] = {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP, SIGSYS};
-	for (unsigned i = 0; i < sizeof(sync_signals) / sizeof(*sync_signals); i++)
-		sigdelset(&set, sync_signals[i]);
-	pthread_sigmask(SIG_SETMASK, &set, old);
-}
-
-/* A worker's stack has room for the program's own fault handler, which runs on it, and takes in
- * all thread-local storage of the program: where that is large, as much as it needs. */
-#define STACK_BYTES ((size_t)256 << 10)
-#define STACK_BYTES_MOST ((size_t)256 << 20)
-
-static bool worker_start(pthread_attr_t *attr, size_t *stack, unsigned number)
-{
-	pthread_t t;
-	int r;
-	for (;; *stack *= 2) {
-		pthread_attr_setstacksize(attr, *stack);
-		r = pthread_create(&t, attr, worker_main, (void *)(uintptr_t)number);
-		if (r != EINVAL || *stack >= STACK_BYTES_MOST)
-			break;
-	}
-	if (r == 0)
-		pthread_setname_np(t, "turbo-copy");
-	return r == 0;
-}
-
 static void threads_start(void)
 {
 	int none = 0;
 	if (!atomic_compare_exchange_strong(&pool.started, &none, 1))
 		return;
-	sigset_t old;
-	block_signals(&old);
-	pthread_attr_t attr;
-	pthread_attr_init(&attr);
-	pthread_attr_setdetachstate(&attr, PTHREAD_CREATE_DETACHED);
-	size_t stack = STACK_BYTES;
 	unsigned got = 0;
-	while (got < workers_wanted && worker_start(&attr, &stack, got))
+	while (got < workers_wanted && thread_start("turbo-copy", worker_main, (void *)(uintptr_t)got))
 		got++;
-	pthread_attr_destroy(&attr);
-	pthread_sigmask(SIG_SETMASK, &old, NULL);
 	if (got < workers_wanted)
 		log_once(LOG_WARN, "copy: %u of %u worker threads started; callers move the rest", got,
 				 workers_wanted);

@@ -2,10 +2,7 @@
 #define _GNU_SOURCE
 #include "keeper.h"
 
-#include <errno.h>
-#include <limits.h>
 #include <linux/futex.h>
-#include <signal.h>
 #include <string.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -21,13 +18,12 @@
 #include "log.h"
 #include "calls.h"
 #include "stats.h"
+#include "thread.h"
 
 #define TICK_NS 250000000ull
 #define PATIENCE_NS 20000000ull /* for the records to pass: an idle device needs microseconds */
 #define QUIET_NS 2000000000ull
 #define RESET_PATIENCE_NS 1000000ull
-#define STACK_BYTES ((size_t)256 << 10)
-#define STACK_BYTES_MOST ((size_t)256 << 20)
 
 static struct {
 	_Atomic int started;     /* 0 no, 1 yes or being started, 2 could not be */
@@ -331,38 +327,6 @@ static void *keeper_main(void *arg)
 	return NULL;
 }
 
-/* All but the synchronous ones, which the program's own fault handlers want. */
-static void block_signals(sigset_t *old)
-{
-	static const int stay[] = {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP, SIGSYS};
-	sigset_t set;
-	sigfillset(&set);
-	for (unsigned i = 0; i < sizeof(stay) / sizeof(stay[0]); i++)
-		sigdelset(&set, stay[i]);
-	pthread_sigmask(SIG_SETMASK, &set, old);
-}
-
-static bool thread_start(void)
-{
-	pthread_attr_t attr;
-	pthread_t thread;
-	sigset_t old;
-	int r = EINVAL;
-	block_signals(&old);
-	pthread_attr_init(&attr);
-	pthread_attr_setdetachstate(&attr, PTHREAD_CREATE_DETACHED);
-	/* A stack takes in all thread-local storage of the program: where that is large, more. */
-	for (size_t stack = STACK_BYTES; r == EINVAL && stack <= STACK_BYTES_MOST; stack *= 2) {
-		pthread_attr_setstacksize(&attr, stack);
-		r = pthread_create(&thread, &attr, keeper_main, NULL);
-	}
-	pthread_attr_destroy(&attr);
-	pthread_sigmask(SIG_SETMASK, &old, NULL);
-	if (r == 0)
-		pthread_setname_np(thread, "turbo-devmem");
-	return r == 0;
-}
-
 void keeper_wake(void)
 {
 	int none = 0;
@@ -375,7 +339,7 @@ void keeper_wake(void)
 	if (!REAL_HAS(cuCtxRecordEvent))
 		log_info(
 			"devmem: this driver cannot say when a context is idle; what is kept goes back in cuMemFree");
-	else if (!thread_start())
+	else if (!thread_start("turbo-devmem", keeper_main, NULL))
 		log_once(LOG_INFO, "devmem: no thread to give idle memory back; cuMemFree does");
 }
 
