@@ -158,11 +158,12 @@ struct copied {
 	uint32_t device, context, stream, correlation;
 	uint64_t start, end, bytes;
 	uint8_t flags;
-	struct timeline_entry entry;
+	uint32_t direction, from_kind, to_kind, from_device, to_device, graph;
 };
 
-static void put_copied(struct batch *b, struct copied *c)
+static void put_copied(struct batch *b, const struct copied *c)
 {
+	struct timeline_entry e = {.kind = TIMELINE_COPY};
 	struct timeline_record r = {.kind = TIMELINE_COPY, .correlation = c->correlation, .value = c->bytes};
 	char name[64];
 	b->work++;
@@ -171,9 +172,14 @@ static void put_copied(struct batch *b, struct copied *c)
 	if (!set_times(b, &r, c->start, c->end))
 		return;
 	note_device(c->context, c->device);
-	names_copy(name, sizeof(name), c->entry.copy.direction, c->entry.copy.from_kind, c->entry.copy.to_kind);
-	c->entry.kind = TIMELINE_COPY;
-	r.entry = recording_entry(&c->entry, name);
+	names_copy(name, sizeof(name), c->direction, c->from_kind, c->to_kind);
+	e.copy.direction = c->direction;
+	e.copy.from_kind = c->from_kind;
+	e.copy.to_kind = c->to_kind;
+	e.copy.from_device = c->from_device;
+	e.copy.to_device = c->to_device;
+	e.copy.graph = c->graph;
+	r.entry = recording_entry(&e, name);
 	r.lane = stream_lane(b, c->device, c->context, c->stream);
 	recording_put(&r);
 }
@@ -189,10 +195,10 @@ static void put_memcpy(struct batch *b, const struct cupti_memcpy *m)
 					  .end = m->end,
 					  .bytes = m->bytes,
 					  .flags = m->flags,
-					  .entry.copy = {.direction = m->direction,
-									 .from_kind = m->from,
-									 .to_kind = m->to,
-									 .graph = m->graph},
+					  .direction = m->direction,
+					  .from_kind = m->from,
+					  .to_kind = m->to,
+					  .graph = m->graph,
 				  });
 }
 
@@ -207,12 +213,12 @@ static void put_memcpy2(struct batch *b, const struct cupti_memcpy2 *m)
 					  .end = m->end,
 					  .bytes = m->bytes,
 					  .flags = m->flags,
-					  .entry.copy = {.direction = m->direction,
-									 .from_kind = m->from,
-									 .to_kind = m->to,
-									 .from_device = m->from_device,
-									 .to_device = m->to_device,
-									 .graph = m->graph},
+					  .direction = m->direction,
+					  .from_kind = m->from,
+					  .to_kind = m->to,
+					  .from_device = m->from_device,
+					  .to_device = m->to_device,
+					  .graph = m->graph,
 				  });
 }
 
