@@ -115,6 +115,18 @@ def check_errors(folder):
         done = subprocess.run([timelines.TURBO, "report", good], stdout=full, stderr=subprocess.PIPE, text=True, timeout=60)
         assert done.returncode == 1 and "No space left" in done.stderr, done
     with tempfile.TemporaryDirectory() as other:
+        # A page takes no timeline's place, whatever that is called.
+        with open(good, "rb") as f:
+            before = f.read()
+        assert "not overwritten" in run(good, "--html", good, code=1).stderr
+        with open(good, "rb") as f:
+            assert f.read() == before
+        named = os.path.join(other, "trace.json")
+        with open(named, "wb") as f:
+            f.write(before)
+        done = subprocess.run([timelines.TURBO, "export", named, "-o", named], capture_output=True, text=True, timeout=60)
+        assert done.returncode == 1 and "not overwritten" in done.stderr, done
+        os.unlink(named)
         # A page that cannot be written takes nothing away.
         page = os.path.join(other, "page.html")
         os.symlink("/dev/full", page)

@@ -10,10 +10,12 @@
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 #include <zlib.h>
 
+#include "cupti/record.h"
 #include "tools/timeline/output.h"
 
 #define GZIP_LEVEL 1 /* JSON shrinks to a twentieth at any level */
@@ -55,9 +57,31 @@ static int open_temporary(struct output *o)
 	return error;
 }
 
+const char *output_error_text(int error)
+{
+	return error == OUTPUT_IS_TIMELINE ? "it is a timeline, which is not overwritten: choose another name"
+									   : strerror(error);
+}
+
+static bool is_timeline(const char *path)
+{
+	char magic[sizeof(TIMELINE_MAGIC) - 1] = "";
+	struct stat st;
+	if (stat(path, &st) != 0 || !S_ISREG(st.st_mode))
+		return false;
+	int fd = open(path, O_RDONLY | O_CLOEXEC);
+	bool is = fd >= 0 && read(fd, magic, sizeof(magic)) == (ssize_t)sizeof(magic) &&
+			  memcmp(magic, TIMELINE_MAGIC, sizeof(magic)) == 0;
+	if (fd >= 0)
+		close(fd);
+	return is;
+}
+
 int output_open(struct output *o, const char *path, bool gzip)
 {
 	*o = (struct output){.fd = -1};
+	if (is_timeline(path))
+		return OUTPUT_IS_TIMELINE;
 	o->path = strdup(path);
 	o->buffer = malloc(OUTPUT_BUFFER + OUTPUT_SLACK);
 	if (gzip)

@@ -28,7 +28,11 @@ struct output {
 	uint64_t bytes; /* put so far, uncompressed */
 };
 
-/* 0, or an errno. */
+/* An error beside errnos: a timeline, an input perhaps, is not overwritten. */
+#define OUTPUT_IS_TIMELINE (-1)
+const char *output_error_text(int error);
+
+/* 0, or an error. */
 int output_open(struct output *o, const char *path, bool gzip);
 /* Writes the rest, puts the file in its place. 0, or the errno of what went wrong first; no file is left then. */
 int output_close(struct output *o);

@@ -308,7 +308,7 @@ static int write_file(const struct arguments *a, const struct trace_set *set, un
 	uint64_t events = 0;
 	int error = output_open(&o, path, ends_with(path, ".gz"));
 	if (error)
-		return failure("export", "%s: %s", path, strerror(error));
+		return failure("export", "%s: %s", path, output_error_text(error));
 	unfinished = output_temporary(&o);
 	clock_gettime(CLOCK_MONOTONIC, &p.began);
 	for (q.index = i; q.index < i + n; q.index++)

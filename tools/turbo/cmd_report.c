@@ -199,7 +199,7 @@ static int write_page(const struct report *r, const char *path)
 	struct output out;
 	int error = output_open(&out, path, false);
 	if (error)
-		return failure("report", "%s: %s", path, strerror(error));
+		return failure("report", "%s: %s", path, output_error_text(error));
 	FILE *to = fopencookie(&out, "w", (cookie_io_functions_t){.write = put});
 	bool ok = to && report_html(r, to);
 	if (!ok)
