@@ -49,7 +49,7 @@ void flight_group_end(int result);
 struct flight_made {
 	const void *id;
 	size_t id_bytes;
-	void *parent; /* of a split, shrink or grow; NULL */
+	void *parent;                    /* of a split, shrink or grow; NULL */
 	int rank, ranks, device, colour; /* -1: not known */
 	const char *name;                /* NULL: none */
 	bool nonblocking;

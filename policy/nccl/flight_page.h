@@ -61,19 +61,19 @@ enum flight_function {
 
 struct flight_op {
 	_Atomic uint32_t version; /* odd while the issuing thread writes; release and acquire */
-	uint32_t sequence;        /* number among the communicator's collective calls, from 1; 0: not a collective one */
-	uint32_t pair;            /* number among the sends to `peer`, or the receives from it, from 1; else 0 */
-	uint16_t function;        /* enum flight_function */
-	uint8_t type, flags;      /* ncclDataType_t */
-	uint64_t index;           /* number among the communicator's operations in this process, from 1 */
-	uint64_t count, bytes;    /* elements; bytes as the caller counts them, 0: not known */
-	int32_t peer;             /* root or peer; -1: none */
-	uint16_t reduction;       /* ncclRedOp_t; 0xffff: made by the user, or none */
-	uint16_t grouped;         /* operations of the group so far, this one included; 0: not in a group */
-	uint32_t group;           /* number of the process's group; 0: none */
-	uint32_t thread;          /* Linux thread id of the issuer */
-	uint32_t site;            /* byte offset + 1 in `sites` of the stack that issued it; 0: not known */
-	uint32_t launch;          /* who knows about its events, progress.c */
+	uint32_t sequence; /* number among the communicator's collective calls, from 1; 0: not a collective one */
+	uint32_t pair;     /* number among the sends to `peer`, or the receives from it, from 1; else 0 */
+	uint16_t function; /* enum flight_function */
+	uint8_t type, flags;   /* ncclDataType_t */
+	uint64_t index;        /* number among the communicator's operations in this process, from 1 */
+	uint64_t count, bytes; /* elements; bytes as the caller counts them, 0: not known */
+	int32_t peer;          /* root or peer; -1: none */
+	uint16_t reduction;    /* ncclRedOp_t; 0xffff: made by the user, or none */
+	uint16_t grouped;      /* operations of the group so far, this one included; 0: not in a group */
+	uint32_t group;        /* number of the process's group; 0: none */
+	uint32_t thread;       /* Linux thread id of the issuer */
+	uint32_t site;         /* byte offset + 1 in `sites` of the stack that issued it; 0: not known */
+	uint32_t launch;       /* who knows about its events, progress.c */
 	uint64_t stream;
 	uint64_t signature; /* of all collective calls up to this one: equal on all ranks that called the same */
 	uint64_t issued;    /* the call began */
@@ -87,22 +87,22 @@ struct flight_comm {
 	/* From FREE to MAKING when a thread takes the place; a place that is GONE may be taken again. Release when
 	 * the rest is there, acquire. */
 	_Atomic uint32_t state;
-	_Atomic uint32_t life; /* counted up when the place is taken: copies of two lives do not mix */
-	uint64_t key[2];       /* equal on all ranks: of the unique id, or of parent, ordinal and colour */
+	_Atomic uint32_t life;       /* counted up when the place is taken: copies of two lives do not mix */
+	uint64_t key[2];             /* equal on all ranks: of the unique id, or of parent, ordinal and colour */
 	_Atomic int32_t rank, ranks; /* -1: not known yet */
 	int32_t device;
-	uint32_t number;      /* in this process, from 1; of the parent, 0: none */
+	uint32_t number; /* in this process, from 1; of the parent, 0: none */
 	uint32_t parent;
 	uint32_t nonblocking; /* 1: its calls return before they are done */
 	char name[48];        /* as the program named it, or "" */
 	uint64_t made;
-	_Atomic uint64_t issued;      /* index of the newest operation; release, after the operation */
-	_Atomic uint64_t sequence;    /* of the newest collective call */
-	_Atomic uint64_t started;     /* all operations up to this index have begun on the GPU, */
-	_Atomic uint64_t done;        /* and all up to this one have ended (or never run by themselves) */
-	_Atomic uint64_t changed;     /* time of the last change of any of these */
-	_Atomic uint64_t best_rate;   /* bytes a second, the best seen of an operation; 0: none yet */
-	_Atomic uint32_t verdict;     /* enum judge_verdict that was given to the program through it; 0: none */
+	_Atomic uint64_t issued;    /* index of the newest operation; release, after the operation */
+	_Atomic uint64_t sequence;  /* of the newest collective call */
+	_Atomic uint64_t started;   /* all operations up to this index have begun on the GPU, */
+	_Atomic uint64_t done;      /* and all up to this one have ended (or never run by themselves) */
+	_Atomic uint64_t changed;   /* time of the last change of any of these */
+	_Atomic uint64_t best_rate; /* bytes a second, the best seen of an operation; 0: none yet */
+	_Atomic uint32_t verdict;   /* enum judge_verdict that was given to the program through it; 0: none */
 	uint8_t unused[76];
 	struct flight_op op[FLIGHT_OPS]; /* operation `index` stands at index % FLIGHT_OPS */
 } __attribute__((aligned(64)));
@@ -130,25 +130,26 @@ struct flight_page {
 			char magic[8];
 			uint32_t version;
 			uint32_t pid;
-			uint64_t start_ticks; /* field 22 of /proc/PID/stat: tells a reused pid apart */
-			uint64_t pid_ns;      /* inode of /proc/PID/ns/pid: `pid` means nothing in another one */
-			uint64_t made, made_real; /* the same moment, CLOCK_MONOTONIC and CLOCK_REALTIME */
-			uint32_t comms, ops;      /* FLIGHT_COMMS, FLIGHT_OPS */
+			uint64_t start_ticks;          /* field 22 of /proc/PID/stat: tells a reused pid apart */
+			uint64_t pid_ns;               /* inode of /proc/PID/ns/pid: `pid` means nothing in another one */
+			uint64_t made, made_real;      /* the same moment, CLOCK_MONOTONIC and CLOCK_REALTIME */
+			uint32_t comms, ops;           /* FLIGHT_COMMS, FLIGHT_OPS */
 			uint64_t comm_off, comm_bytes; /* of comm[0], and from one to the next */
 			char host[64];
 			char command[192];
-			int32_t rank, local_rank, world; /* of the environment (RANK, LOCAL_RANK, WORLD_SIZE); -1: not given */
-			uint32_t python;                 /* major << 8 | minor; 0: none */
-			uint64_t nccl;                   /* ncclGetVersion; 0: not known */
-			_Atomic uint64_t heartbeat;      /* the judge's last look */
-			_Atomic uint64_t sampled;        /* the sampler's last return from the driver */
-			_Atomic uint64_t python_tick;    /* Python ran something of ours last */
-			_Atomic uint32_t leaving;        /* 1: the process is ending in order */
-			_Atomic uint32_t lost;           /* communicators and operations that found no room */
-			_Atomic uint32_t asks;           /* counted up when this process wants the others' stacks */
-			_Atomic uint32_t verdict;        /* enum judge_verdict of this process's judge, last */
-			_Atomic uint32_t comm_high;      /* places ever used: comm[0 .. comm_high - 1] exist in the file */
-			_Atomic uint32_t site_bytes;     /* used of `sites`; release, after the text */
+			int32_t rank, local_rank,
+				world;                  /* of the environment (RANK, LOCAL_RANK, WORLD_SIZE); -1: not given */
+			uint32_t python;            /* major << 8 | minor; 0: none */
+			uint64_t nccl;              /* ncclGetVersion; 0: not known */
+			_Atomic uint64_t heartbeat; /* the judge's last look */
+			_Atomic uint64_t sampled;   /* the sampler's last return from the driver */
+			_Atomic uint64_t python_tick; /* Python ran something of ours last */
+			_Atomic uint32_t leaving;     /* 1: the process is ending in order */
+			_Atomic uint32_t lost;        /* communicators and operations that found no room */
+			_Atomic uint32_t asks;        /* counted up when this process wants the others' stacks */
+			_Atomic uint32_t verdict;     /* enum judge_verdict of this process's judge, last */
+			_Atomic uint32_t comm_high;   /* places ever used: comm[0 .. comm_high - 1] exist in the file */
+			_Atomic uint32_t site_bytes;  /* used of `sites`; release, after the text */
 		};
 		unsigned char bytes[1024];
 	};

@@ -26,11 +26,11 @@ enum judge_verdict {
 };
 
 enum judge_life {
-	JUDGE_RUNS,
-	JUDGE_STOPPED, /* SIGSTOP, or a job control's */
-	JUDGE_TRACED,  /* a debugger has it */
-	JUDGE_DISK,    /* in an uninterruptible wait */
-	JUDGE_DEAD,    /* it is gone, or a zombie */
+	LIFE_RUNS,
+	LIFE_STOPPED, /* SIGSTOP, or a job control's */
+	LIFE_TRACED,  /* a debugger has it */
+	LIFE_DISK,    /* in an uninterruptible wait */
+	LIFE_DEAD,    /* it is gone, or a zombie */
 };
 
 /* A process, as the operating system shows it. */
@@ -54,7 +54,8 @@ struct judge_member {
 	uint64_t issued, sequence, started, done; /* as in struct flight_comm */
 	uint64_t changed, made, best_rate;
 	uint32_t state, nonblocking, parent, number;
-	const struct flight_op *op; /* FLIGHT_OPS copies; an operation that has been overwritten has another index */
+	const struct flight_op
+		*op; /* FLIGHT_OPS copies; an operation that has been overwritten has another index */
 };
 
 struct judge_world {
@@ -91,7 +92,8 @@ struct judge_finding {
  * the watch gives it out when it stands for as long as the limits say, which the judge finds from the times in the
  * world alone.
  */
-void judge_look(const struct judge_world *world, const struct judge_limits *limits, struct judge_finding *found);
+void judge_look(const struct judge_world *world, const struct judge_limits *limits,
+				struct judge_finding *found);
 
 /* All at most `max` findings, worst first, for tables. Returns how many. */
 unsigned judge_look_all(const struct judge_world *world, const struct judge_limits *limits,

@@ -28,7 +28,7 @@ void progress_captured(struct flight_comm *comm, void *stream);
 void progress_wait_begin(enum flight_wait_kind kind);
 void progress_wait_end(void);
 
-void progress_start(void);      /* first communicator: starts the sampler */
+void progress_start(void); /* first communicator: starts the sampler */
 void progress_context_gone(void *ctx, int device);
 void progress_quiet(bool on);
 void progress_fork_child(void);
