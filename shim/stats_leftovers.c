@@ -4,7 +4,6 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -12,6 +11,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "proc_stat.h"
 #include "stats_page.h"
 
 #define SWEEP_ENTRIES 4096
@@ -22,24 +22,9 @@
 
 uint64_t stats_start_ticks(pid_t pid)
 {
-	char path[40], text[1024], *p;
-	ssize_t n;
-	int fd;
+	struct proc_stat s;
 
-	snprintf(path, sizeof(path), "/proc/%d/stat", (int)pid);
-	fd = open(path, O_RDONLY | O_CLOEXEC);
-	if (fd < 0)
-		return 0;
-	n = read(fd, text, sizeof(text) - 1);
-	close(fd);
-	if (n <= 0)
-		return 0;
-	text[n] = '\0';
-	/* Field 2 is the command in parentheses and may hold any character. */
-	p = strrchr(text, ')');
-	for (int field = 2; p && field < 22; field++)
-		p = strchr(p + 1, ' ');
-	return p ? strtoull(p + 1, NULL, 10) : 0;
+	return proc_stat_read((uint32_t)pid, &s) ? s.start_ticks : 0;
 }
 
 uint64_t stats_pid_namespace(void)
@@ -66,18 +51,25 @@ static bool read_header(const char *path, struct stats_header *h, struct stat *s
 	return ok;
 }
 
-static bool is_dead(const struct stats_header *h, const struct stat *st, pid_t pid)
+/* exec keeps the number and the start: a file of ours that nothing maps is of the program before. Another copy of
+ * libturbo in this process has its own mapped. */
+static bool is_before_exec(const char *path)
 {
-	uint64_t ticks;
+	const char *name = strrchr(path, '/');
+
+	return name && proc_maps((uint32_t)getpid(), name) == 0;
+}
+
+static bool is_dead(const char *path, const struct stats_header *h, const struct stat *st, pid_t pid)
+{
+	enum proc_life life;
 
 	if (memcmp(h->magic, STATS_MAGIC, sizeof(h->magic)) != 0)
 		return time(NULL) - st->st_mtime > HALF_MADE_S;
 	if (h->version != STATS_VERSION || h->pid_ns != stats_pid_namespace())
 		return false;
-	if (kill(pid, 0) != 0 && errno == ESRCH)
-		return true;
-	ticks = stats_start_ticks(pid);
-	return ticks != 0 && ticks != h->start_ticks; /* the number is another process's now */
+	life = proc_life((uint32_t)pid, h->start_ticks);
+	return life == PROC_ENDED || life == PROC_OTHER || (pid == getpid() && is_before_exec(path));
 }
 
 bool stats_remove_if_dead(const char *path, pid_t pid)
@@ -85,7 +77,7 @@ bool stats_remove_if_dead(const char *path, pid_t pid)
 	struct stats_header header;
 	struct stat st;
 
-	return read_header(path, &header, &st) && is_dead(&header, &st, pid) && unlink(path) == 0;
+	return read_header(path, &header, &st) && is_dead(path, &header, &st, pid) && unlink(path) == 0;
 }
 
 /* The name is ours, whole: %n tells where the match ended. */

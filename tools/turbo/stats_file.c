@@ -16,6 +16,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "proc_stat.h"
 #include "turbo.h"
 
 #define FILE_MAX (64u << 20) /* far above any page; bounds what a hostile file makes us allocate */
@@ -156,31 +157,12 @@ static void sum_lanes(struct stats_file *f, const char *file)
 	}
 }
 
-/* Field 22 of /proc/PID/stat, or 0. The command name before it may hold anything but ends
- * at the last ')'. */
-static uint64_t start_ticks_of(uint32_t pid)
-{
-	char path[64], buf[1024];
-	snprintf(path, sizeof(path), "/proc/%u/stat", pid);
-	int fd = open(path, O_RDONLY | O_CLOEXEC);
-	if (fd < 0)
-		return 0;
-	ssize_t n = read(fd, buf, sizeof(buf) - 1);
-	close(fd);
-	buf[n > 0 ? n : 0] = '\0';
-	char *p = strrchr(buf, ')');
-	for (int field = 2; p && field < 22; field++)
-		p = strchr(p + 1, ' ');
-	return p ? strtoull(p + 1, NULL, 10) : 0;
-}
-
 static enum stats_life life_of(const struct stats_header *h)
 {
 	struct stat st;
 	if (h->pid_ns && stat("/proc/self/ns/pid", &st) == 0 && (uint64_t)st.st_ino != h->pid_ns)
 		return STATS_ELSEWHERE;
-	uint64_t ticks = start_ticks_of(h->pid);
-	return ticks && ticks == h->start_ticks ? STATS_RUNNING : STATS_ENDED;
+	return proc_life(h->pid, h->start_ticks) == PROC_RUNS ? STATS_RUNNING : STATS_ENDED;
 }
 
 static void take_texts(struct stats_header *h)
