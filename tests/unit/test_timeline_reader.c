@@ -273,13 +273,13 @@ static void test_sets(void **state)
 	make_ranked("ranks/c.timeline", 3, "a");
 	make_ranked("ranks/d.other", 1, "a");
 	errors = 0;
-	assert_true(trace_set_open(&set, (char *[]){file, folder}, 2, count_error, &errors));
+	assert_true(trace_set_open(&set, (const char *[]){file, folder}, 2, count_error, &errors));
 	assert_int_equal(set.count, 3);
 	assert_int_equal(trace_header(set.trace[0])->rank, 0);
 	assert_string_equal(trace_header(set.trace[1])->host, "a");
 	assert_string_equal(trace_path(set.trace[2]), file);
 	trace_set_close(&set);
-	assert_false(trace_set_open(&set, (char *[]){missing, none, folder}, 3, count_error, &errors));
+	assert_false(trace_set_open(&set, (const char *[]){missing, none, folder}, 3, count_error, &errors));
 	assert_int_equal(set.count, 3);
 	assert_int_equal(errors, 2);
 	trace_set_close(&set);

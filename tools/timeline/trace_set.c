@@ -103,7 +103,8 @@ static int by_rank(const void *a, const void *b)
 	return strcmp((*x)->path, (*y)->path);
 }
 
-bool trace_set_open(struct trace_set *set, char **paths, unsigned n, trace_error *each_error, void *arg)
+bool trace_set_open(struct trace_set *set, const char *const *paths, unsigned n, trace_error *each_error,
+					void *arg)
 {
 	struct opening o = {.set = set, .each_error = each_error, .arg = arg, .ok = true};
 	*set = (struct trace_set){0};

@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "tools/timeline/export.h"
+#include "arguments.h"
 #include "turbo.h"
 
 #define RANKS_MAX 4096
@@ -20,7 +21,7 @@
 enum format { FORMAT_UNKNOWN, FORMAT_KINETO, FORMAT_PERFETTO };
 
 struct arguments {
-	char **path;
+	const char **path;
 	unsigned paths;
 	const char *out;
 	enum format format;
@@ -90,17 +91,22 @@ static int take_rank(struct arguments *a, const char *text)
 }
 
 /* Calls `take` with each part of a comma-separated list. */
-static int take_list(struct arguments *a, char *list, int (*take)(struct arguments *, const char *))
+static int take_list(struct arguments *a, const char *list, int (*take)(struct arguments *, const char *))
 {
-	char *rest = list, *one;
-	int code = 0;
-	while (!code && (one = strsep(&rest, ",")))
-		code = take(a, one);
-	return code;
+	for (;;) {
+		char part[64]; /* no kind and no number is as long */
+		size_t n = strcspn(list, ",");
+		snprintf(part, sizeof(part), "%.*s", n < sizeof(part) ? (int)n : (int)sizeof(part), list);
+		int code = take(a, part);
+		if (code || !list[n])
+			return code;
+		list += n + 1;
+	}
 }
 
-static int take_option(struct arguments *a, const char *name, char *value)
+static int take_value(void *to, const char *name, const char *value)
 {
+	struct arguments *a = to;
 	if (!strcmp(name, "-o")) {
 		a->out = value;
 		return 0;
@@ -114,32 +120,31 @@ static int take_option(struct arguments *a, const char *name, char *value)
 	return take_list(a, value, take_rank);
 }
 
+static bool take_flag(void *to, const char *name)
+{
+	struct arguments *a = to;
+	a->integer_us = a->integer_us || !strcmp(name, "--integer-us");
+	return !strcmp(name, "--integer-us");
+}
+
+static int take_path(void *to, const char *path)
+{
+	struct arguments *a = to;
+	a->path[a->paths++] = path;
+	return 0;
+}
+
 static int take_arguments(struct arguments *a, int argc, char **argv)
 {
-	static const char *const with_value[] = {"-o", "--format", "--window", "--kind", "--rank"};
-	for (int i = 1; i < argc; i++) {
-		size_t known = 0, n = sizeof(with_value) / sizeof(with_value[0]);
-		while (known < n && strcmp(argv[i], with_value[known]))
-			known++;
-		if (!strcmp(argv[i], "--integer-us")) {
-			a->integer_us = true;
-		} else if (known < n) {
-			if (++i == argc)
-				return usage_error("export", "%s needs a value", argv[i - 1]);
-			int code = take_option(a, argv[i - 1], argv[i]);
-			if (code)
-				return code;
-		} else if (argv[i][0] == '-') {
-			return usage_error("export", "unexpected argument '%s'", argv[i]);
-		} else {
-			a->path[a->paths++] = argv[i];
-		}
-	}
-	if (!a->paths)
-		return usage_error("export", "which timeline? Name files, or directories that hold some");
+	static const char *const valued[] = {"-o", "--format", "--window", "--kind", "--rank", NULL};
+	static const struct arguments_taker taker = {
+		.command = "export", .valued = valued, .value = take_value, .flag = take_flag, .rest = take_path};
+	int code = arguments_take(&taker, a, argc, argv);
+	if (!code && !a->paths)
+		code = usage_error("export", "which timeline? Name files, or directories that hold some");
 	if (!a->kinds)
 		a->kinds = UINT32_MAX;
-	return 0;
+	return code;
 }
 
 /* ---- where to ---- */

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "arguments.h"
 #include "replay.h"
 #include "turbo.h"
 
@@ -63,8 +64,9 @@ static int take_mode(struct arguments *a, const char *name)
 }
 
 /* An option that takes a value. 0, or an exit code. */
-static int take_value(struct arguments *a, const char *name, const char *value)
+static int take_value(void *to, const char *name, const char *value)
 {
+	struct arguments *a = to;
 	if (!strcmp(name, "--mode"))
 		return take_mode(a, value);
 	if (!strcmp(name, "--limit"))
@@ -87,47 +89,32 @@ static int take_value(struct arguments *a, const char *name, const char *value)
 	return 0;
 }
 
-/* The option's name without its value; NULL: not one that takes a value. */
-static const char *valued(const char *arg, const char **value)
+static bool take_flag(void *to, const char *name)
 {
-	static const char *const names[] = {"--mode",     "--limit",  "--seed", "--ops",
-										"--generate", "--import", "-o"};
-	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
-		size_t n = strlen(names[i]);
-		if (!strcmp(arg, names[i]))
-			return *value = NULL, names[i];
-		if (n > 2 && !strncmp(arg, names[i], n) && arg[n] == '=')
-			return *value = arg + n + 1, names[i];
-	}
-	return NULL;
+	struct arguments *a = to;
+	bool *flag = !strcmp(name, "--json")    ? &a->json
+				 : !strcmp(name, "--sim")   ? &a->sim
+				 : !strcmp(name, "--touch") ? &a->touch
+											: NULL;
+	if (flag)
+		*flag = true;
+	return flag != NULL;
+}
+
+static int take_trace(void *to, const char *path)
+{
+	struct arguments *a = to;
+	a->trace[a->traces++] = path;
+	return 0;
 }
 
 static int take_arguments(struct arguments *a, int argc, char **argv)
 {
-	bool plain = false; /* after -- */
-	for (int i = 1; i < argc; i++) {
-		const char *value, *name = plain ? NULL : valued(argv[i], &value);
-		int code = 0;
-		if (name && !value && i + 1 >= argc)
-			return usage_error("replay", "%s needs a value", name);
-		if (name)
-			code = take_value(a, name, value ? value : argv[++i]);
-		else if (plain || argv[i][0] != '-')
-			a->trace[a->traces++] = argv[i];
-		else if (!strcmp(argv[i], "--"))
-			plain = true;
-		else if (!strcmp(argv[i], "--json"))
-			a->json = true;
-		else if (!strcmp(argv[i], "--sim"))
-			a->sim = true;
-		else if (!strcmp(argv[i], "--touch"))
-			a->touch = true;
-		else
-			return usage_error("replay", "unknown argument '%s'", argv[i]);
-		if (code)
-			return code;
-	}
-	return 0;
+	static const char *const valued[] = {"--mode",     "--limit",  "--seed", "--ops",
+										 "--generate", "--import", "-o",     NULL};
+	static const struct arguments_taker taker = {
+		.command = "replay", .valued = valued, .value = take_value, .flag = take_flag, .rest = take_trace};
+	return arguments_take(&taker, a, argc, argv);
 }
 
 static int check_arguments(const struct arguments *a)

@@ -8,12 +8,13 @@
 
 #include "tools/timeline/output.h"
 #include "tools/timeline/report.h"
+#include "arguments.h"
 #include "turbo.h"
 
 #define RANKS_MAX 1024
 
 struct arguments {
-	char **path;
+	const char **path;
 	unsigned paths;
 	const char *html;
 	bool json;
@@ -74,8 +75,9 @@ static int take_ranks(struct arguments *a, const char *value)
 	}
 }
 
-static int take_value(struct arguments *a, const char *name, const char *value)
+static int take_value(void *to, const char *name, const char *value)
 {
+	struct arguments *a = to;
 	if (!strcmp(name, "--window"))
 		return take_window(a, value);
 	if (!strcmp(name, "--rank"))
@@ -93,42 +95,27 @@ static int take_value(struct arguments *a, const char *name, const char *value)
 	return 0;
 }
 
-/* The option's name without its value; NULL: not one that takes a value. */
-static const char *valued(const char *arg, const char **value)
+static bool take_flag(void *to, const char *name)
 {
-	static const char *const names[] = {"--window", "--rank", "--html", "--top"};
-	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
-		size_t n = strlen(names[i]);
-		if (!strcmp(arg, names[i]))
-			return *value = NULL, names[i];
-		if (!strncmp(arg, names[i], n) && arg[n] == '=')
-			return *value = arg + n + 1, names[i];
-	}
-	return NULL;
+	struct arguments *a = to;
+	a->json = a->json || !strcmp(name, "--json");
+	return !strcmp(name, "--json");
+}
+
+static int take_path(void *to, const char *path)
+{
+	struct arguments *a = to;
+	a->path[a->paths++] = path;
+	return 0;
 }
 
 static int take_arguments(struct arguments *a, int argc, char **argv)
 {
-	bool plain = false; /* after -- */
-	for (int i = 1; i < argc; i++) {
-		const char *value, *name = plain ? NULL : valued(argv[i], &value);
-		int code = 0;
-		if (name && !value && i + 1 >= argc)
-			return usage_error("report", "%s needs a value", name);
-		if (name)
-			code = take_value(a, name, value ? value : argv[++i]);
-		else if (plain || argv[i][0] != '-')
-			a->path[a->paths++] = argv[i];
-		else if (!strcmp(argv[i], "--"))
-			plain = true;
-		else if (!strcmp(argv[i], "--json"))
-			a->json = true;
-		else
-			return usage_error("report", "unknown argument '%s'", argv[i]);
-		if (code)
-			return code;
-	}
-	return a->paths ? 0 : usage_error("report", "no FILE or DIR to report on");
+	static const char *const valued[] = {"--window", "--rank", "--html", "--top", NULL};
+	static const struct arguments_taker taker = {
+		.command = "report", .valued = valued, .value = take_value, .flag = take_flag, .rest = take_path};
+	int code = arguments_take(&taker, a, argc, argv);
+	return code || a->paths ? code : usage_error("report", "no FILE or DIR to report on");
 }
 
 /* ---- files ---- */
