@@ -12,6 +12,7 @@
 
 #include "capture.h"
 #include "detach.h"
+#include "proc_stat.h"
 #include "recording.h"
 #include "session.h"
 #include "stats.h"
@@ -24,6 +25,7 @@
 static struct {
 	uint32_t seen;    /* number of the last request that was looked at */
 	uint32_t running; /* of the one whose recording runs, 0: none */
+	uint64_t owner;   /* who asked for it */
 	uint64_t until;   /* CLOCK_MONOTONIC */
 	uint32_t word;    /* of header.request when it was looked at last */
 	uint32_t ending;  /* of the one that has ended but for CUPTI's leaving */
@@ -39,6 +41,11 @@ static struct stats_record *page(void)
 static uint32_t load(const uint32_t *word)
 {
 	return __atomic_load_n(word, __ATOMIC_ACQUIRE);
+}
+
+static uint64_t load_owner(void)
+{
+	return __atomic_load_n(&page()->owner, __ATOMIC_ACQUIRE);
 }
 
 bool request_listen(void)
@@ -87,13 +94,33 @@ static void tell_end(uint32_t number, const char *text)
 
 /* ---- what is asked ---- */
 
+/* Who asked was killed, or does not wait for this any more (stats_page.h). */
+static bool nobodys(uint64_t owner)
+{
+	enum proc_life life = proc_life(STATS_RECORD_OWNER_PID(owner), STATS_RECORD_OWNER_TICKS(owner));
+	return owner != load_owner() || life == PROC_ENDED || life == PROC_OTHER;
+}
+
+static void stop(void)
+{
+	session_stop(false);
+	request.ending = request.running;
+	request.running = 0;
+	request.ended = times_steady();
+}
+
 static void start(uint32_t number)
 {
+	uint64_t owner = load_owner();
 	char dir[sizeof(page()->dir)], why[1024];
 	uint32_t mode = load(&page()->mode), ms = load(&page()->ms);
 	memcpy(dir, page()->dir, sizeof(dir));
 	dir[sizeof(dir) - 1] = '\0';
-	if (mode != TIMELINE_MODE_KERNEL && mode != TIMELINE_MODE_LAUNCH) {
+	if (request.running)
+		stop(); /* its owner has left */
+	if (nobodys(owner)) {
+		answer(number, STATS_RECORD_REFUSED, "who asked is gone");
+	} else if (mode != TIMELINE_MODE_KERNEL && mode != TIMELINE_MODE_LAUNCH) {
 		answer(number, STATS_RECORD_REFUSED, "it does not know this mode; use the `turbo` of its version");
 	} else if (capture_live()) {
 		answer(number, STATS_RECORD_REFUSED, "a stream capture is going on in it");
@@ -104,17 +131,11 @@ static void start(uint32_t number)
 		answer(number, STATS_RECORD_REFUSED, why);
 	} else {
 		request.running = number;
+		request.owner = owner;
+		request.ending = 0;
 		request.until = times_steady() + (uint64_t)(ms && ms <= HOUR_MS * 24 ? ms : HOUR_MS) * 1000000;
 		answer(number, STATS_RECORD_STARTED, recording_path());
 	}
-}
-
-static void stop(void)
-{
-	session_stop(false);
-	request.ending = request.running;
-	request.running = 0;
-	request.ended = times_steady();
 }
 
 /* CUPTI leaves at the program's next driver call, which may be long in coming: who asked waits a little for it. */
@@ -156,7 +177,7 @@ void request_poll(void)
 		else if (request.running)
 			stop();
 	}
-	if (request.running && (times_steady() >= request.until || !session_on()))
+	if (request.running && (times_steady() >= request.until || !session_on() || nobodys(request.owner)))
 		stop();
 	if (request.ending)
 		finish();

@@ -21,18 +21,29 @@
 
 /*
  * What `turbo record` asks of the process, and what it is answered. One asks at a time: the one that has moved
- * `owner` from 0, or from a process that is gone, to its own number. It fills in the rest, counts up `asked` and then
+ * `owner` from 0, or from a process that is gone, to itself. It fills in the rest, counts up `asked` and then
  * header.request. The process stores its answer before `answered`, and the end of the recording before `ended`, each
  * of which then equals the `asked` it is about. Texts end in 0; who reads one trusts neither that nor the
  * characters in it.
+ *
+ * Who asked stays the owner until the recording has ended, or has asked for the end before it leaves. A request or a
+ * recording whose owner is another one meanwhile, or is gone, is nobody's: the process ends it.
  */
+#define STATS_RECORD_PID_BITS 22 /* Linux has no larger numbers */
+/* One word, so that it changes hands in one step: the number, and the start that tells a reused number apart. */
+#define STATS_RECORD_OWNER(pid, start_ticks) \
+	((uint64_t)(start_ticks) << STATS_RECORD_PID_BITS | (uint32_t)(pid))
+#define STATS_RECORD_OWNER_PID(owner) ((uint32_t)((owner) & ((1u << STATS_RECORD_PID_BITS) - 1)))
+#define STATS_RECORD_OWNER_TICKS(owner) ((uint64_t)(owner) >> STATS_RECORD_PID_BITS)
+
 enum stats_record_command { STATS_RECORD_START = 1, STATS_RECORD_STOP };
 enum stats_record_answer { STATS_RECORD_STARTED = 1, STATS_RECORD_REFUSED };
 
 struct stats_record {
 	uint32_t ready; /* 1 while the process listens */
-	uint32_t owner;
-	uint32_t asked, command;
+	uint32_t asked;
+	uint64_t owner; /* STATS_RECORD_OWNER, 0 nobody */
+	uint32_t command;
 	uint32_t mode; /* enum timeline_mode */
 	uint32_t ms;   /* the recording ends by itself after this time */
 	uint32_t answered, answer;

@@ -60,4 +60,40 @@ clean()
 	[ -s "$work/$1.err" ] && fail "$1 says: $(head -n 3 "$work/$1.err")"
 }
 
+# start NAME STEP...: the program in the background, its input held open; sets pid, and timeout_of, its parent.
+declare -A hold
+start()
+{
+	local name=$1
+	shift
+	mkdir -p "$work/$name"
+	mkfifo "$work/$name.in"
+	(cd "$work/$name" && LD_LIBRARY_PATH=$path LD_PRELOAD=$LIBTURBO \
+		exec timeout 100 "$BUILD/tests/preload/timeline_work" say=ready "$@") \
+		>"$work/$name.out" 2>"$work/$name.err" <"$work/$name.in" &
+	timeout_of=$!
+	exec {hold[$name]}>"$work/$name.in"
+	for _ in $(seq 500); do
+		[ -s "$work/$name.out" ] && break
+		sleep 0.02
+	done
+	pid=$(pgrep -P $timeout_of)
+}
+
+# go NAME: the program goes on after `wait`.
+go() { echo >&"${hold[$1]}"; }
+
+# soon WORD...: the command succeeds within five seconds.
+soon()
+{
+	for _ in $(seq 250); do
+		"$@" && return 0
+		sleep 0.02
+	done
+	return 1
+}
+
+# has NAME: there is a recording in the folder $work/NAME.
+has() { [ -n "$(files "$1")" ]; }
+
 h2d='copy Memcpy HtoD (Pageable -> Device)'

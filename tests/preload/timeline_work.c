@@ -9,6 +9,7 @@
  *     say=WORD    prints it                wait       until a line comes in
  *     fork        a child does the rest too, and both go on
  *     exec        starts itself anew with the rest     leave      _exit(0), without flush
+ *     become=NAME starts that program with the argument 60
  *     die         SIGKILL to itself
  */
 #include <signal.h>
@@ -136,6 +137,9 @@ static void step(const char *s, char **argv, char **rest)
 	} else if (is(s, "exec", &n)) {
 		rest[-1] = argv[0];
 		execv("/proc/self/exe", rest - 1);
+		exit(1);
+	} else if (is(s, "become", &n)) {
+		execlp(strchr(s, '=') + 1, strchr(s, '=') + 1, "60", (char *)NULL);
 		exit(1);
 	} else if (is(s, "leave", &n)) {
 		_exit(0);
