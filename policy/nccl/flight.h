@@ -27,6 +27,7 @@ struct flight_call {
 	int type, reduction, peer; /* -1: it has none */
 	void *stream;
 	const void *caller; /* return address of the call: names the copy of NCCL, and the call site */
+	const void *frame;  /* frame address of the hook body */
 };
 
 /* Between begin and end, on the caller's stack. */
@@ -63,7 +64,7 @@ void flight_comm_ending(void *handle, enum flight_state state);
 
 /* The place of a handle, or NULL. */
 struct flight_comm *flight_comm_of(const void *handle);
-/* This process's file, or NULL: not recorded. */
+/* What this process's file is a copy of, or NULL: nothing is recorded. Lives as long as the process. */
 struct flight_page *flight_page(void);
 
 #endif

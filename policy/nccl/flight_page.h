@@ -1,10 +1,16 @@
 /*
  * flight_page.h - layout of a flight file: what one process has asked of NCCL, and how far it got.
  *
- * One file a process, written by it alone and mapped read-only by the other ranks of the user on the machine, and
- * by `turbo nccl`. A killed process leaves it behind with its last calls in it. Readers trust nothing: every index,
- * length and text in it is checked, and a changing record is copied until its `version` is even and the same before
- * and after.
+ * One file a process, written by it alone, read by the other ranks of the user on the machine and by `turbo nccl`.
+ * The program's threads never touch it: they write into memory of their own (flight_page()), and a thread of ours
+ * copies what has changed into the file every FLIGHT_COPY_MS, with pwrite(). So a file that somebody truncates or
+ * deletes, a full disk and a dead file server cost the readers, never the program (a store into a mapping would be
+ * SIGBUS), and one that is gone is made anew under its name. A killed process leaves it behind, at most that old.
+ * The writer keeps one page of the file mapped, without access: who execs has it no longer (proc_maps()).
+ *
+ * Readers use pread(), not a mapping, for the same reason, and trust nothing: every index, length and text is
+ * checked. Of a changing record the odd `version` is in the file before its new content, the even one after it: a
+ * copy is whole when its version is even and, read again afterwards, still the same. So too with `life`.
  *
  * Times are ns of CLOCK_MONOTONIC, which all processes of a machine share; 0: not yet. Integers are little-endian.
  * Fields marked _Atomic change while others read, relaxed unless said.
@@ -20,6 +26,7 @@
 /* In /dev/shm, else TMPDIR, else /tmp; (uid, pid) as printf's %u and %d. */
 #define FLIGHT_FILE_FORMAT "turbo-%u-%d.flight"
 
+#define FLIGHT_COPY_MS 50
 #define FLIGHT_COMMS 128 /* communicators alive at once; later ones are counted, not recorded */
 #define FLIGHT_OPS 256   /* newest operations of a communicator that are kept; a power of two */
 #define FLIGHT_WAITS 64  /* threads whose waits are shown */
