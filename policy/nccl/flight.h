@@ -41,6 +41,14 @@ void flight_begin(struct flight_ticket *ticket, const struct flight_call *call);
 /* `result`: ncclResult_t. */
 void flight_end(struct flight_ticket *ticket, int result);
 
+/*
+ * A launch of a graph in which `calls` collective calls of this communicator were captured, `bytes` in all (0: sends
+ * and receives alone): one FLIGHT_GRAPH operation, which flight_end() ends. `life`: of the place at the capture; when
+ * it has another by now, nothing is recorded. Other ranks may make the same calls without a graph. graphs.c.
+ */
+void flight_graph_begin(struct flight_ticket *ticket, struct flight_comm *comm, uint32_t life, uint64_t calls,
+						uint64_t bytes, void *stream);
+
 /* Around ncclGroupStart and ncclGroupEnd; nests. */
 void flight_group_start(void);
 void flight_group_end_begin(const void *caller);
