@@ -3,26 +3,24 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <signal.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/statvfs.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include "cupti/record.h"
-
-/* Linux 5.14; older headers lack it. */
-#ifndef MADV_POPULATE_WRITE
-#define MADV_POPULATE_WRITE 23
-#endif
 
 #define FLAGS (O_RDWR | O_CLOEXEC | O_NOFOLLOW)
 /* Names that are tried: files of earlier processes with our number lie where a container's pids begin
  * anew. */
 #define NAMES 10000
 #define RESERVE_TRIES 8
+/* Programs expect the numbers below for what they open themselves. */
+#define FD_LEAST 512
 
 /* ---- the name ---- */
 
@@ -51,6 +49,17 @@ static bool next_path(struct file *f)
 
 /* A sandbox refused the naming. One thread at a time. */
 static bool names_first;
+
+/* The same file under a number that is out of the way; where there is none, under the one that it has. */
+static int move_up(int fd)
+{
+	int high = fcntl(fd, F_DUPFD_CLOEXEC, FD_LEAST);
+
+	if (high < 0)
+		return fd;
+	close(fd);
+	return high;
+}
 
 /* Without a name; it gets one when it is whole. Asks for a file system that can do that and for /proc. */
 static int create_unnamed(struct file *f)
@@ -94,7 +103,10 @@ static int create(struct file *f, const char *dir)
 		return errno;
 	if (n < 0 || (size_t)n >= sizeof(f->dir))
 		return ENAMETOOLONG;
-	return create_unnamed(f) >= 0 ? 0 : create_named(f);
+	int error = create_unnamed(f) >= 0 ? 0 : create_named(f);
+	if (!error)
+		f->fd = move_up(f->fd);
+	return error;
 }
 
 /* ---- space ---- */
@@ -114,7 +126,7 @@ static int room_for(int fd, uint64_t bytes)
 	return 0;
 }
 
-/* Where space cannot be reserved it is used: whoever stores into it later finds it. */
+/* Where space cannot be reserved it is used: whoever writes there later finds it. */
 static int write_zeros(int fd, uint64_t bytes)
 {
 	static char zeros[1 << 16];
@@ -144,37 +156,25 @@ static int reserve(int fd, uint64_t bytes)
 	return error ? error : EINTR;
 }
 
-static int map(struct file *f, uint64_t bytes)
-{
-	struct stat st;
-
-	if (fstat(f->fd, &st) != 0)
-		return errno;
-	f->dev = st.st_dev;
-	f->ino = st.st_ino;
-	f->base = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, f->fd, 0);
-	if (f->base == MAP_FAILED) {
-		f->base = NULL;
-		return errno;
-	}
-	f->bytes = bytes;
-	/* A child that wrote here would write into its parent's recording. */
-	return madvise(f->base, bytes, MADV_DONTFORK) == 0 ? 0 : errno;
-}
-
 /* ---- life ---- */
 
 int file_make(struct file *f, const char *dir, uint64_t bytes)
 {
-	*f = (struct file){.fd = -1};
+	struct stat st;
+
+	*f = (struct file){.fd = -1, .bytes = bytes};
 	int error = create(f, dir);
 	if (!error)
 		error = reserve(f->fd, bytes);
-	if (!error)
-		error = map(f, bytes);
-	if (error)
+	if (!error && fstat(f->fd, &st) != 0)
+		error = errno;
+	if (error) {
 		file_drop(f);
-	return error;
+		return error;
+	}
+	f->dev = st.st_dev;
+	f->ino = st.st_ino;
+	return 0;
 }
 
 int file_publish(struct file *f)
@@ -198,15 +198,11 @@ int file_publish(struct file *f)
 		return EAGAIN;
 	}
 	f->named = true;
-	close(f->fd);
-	f->fd = -1;
 	return 0;
 }
 
 void file_drop(struct file *f)
 {
-	if (f->base)
-		munmap(f->base, f->bytes);
 	if (f->fd >= 0)
 		close(f->fd);
 	if (f->named)
@@ -214,31 +210,106 @@ void file_drop(struct file *f)
 	*f = (struct file){.fd = -1};
 }
 
-/* By its path, if that is still the file: no descriptor was kept. */
-static void shorten(const struct file *f, uint64_t bytes)
+/* ---- the descriptor ---- */
+
+/*
+ * System calls without libc around them from here on: its functions may be those of another preloaded library,
+ * which may lock and allocate, and they are where a thread of the program's would be cancelled.
+ */
+
+static bool is_it(const struct file *f, int fd, struct stat *st)
 {
-	int fd = open(f->path, FLAGS | O_NONBLOCK);
+	return fd >= 0 && syscall(SYS_fstat, fd, st) == 0 && st->st_dev == f->dev && st->st_ino == f->ino;
+}
+
+/* By its name, after a daemon has closed all descriptors: whatever has our number now is not ours to close. */
+static bool reopen(struct file *f, struct stat *st)
+{
+	int fd = (int)syscall(SYS_openat, AT_FDCWD, f->path, FLAGS | O_NONBLOCK, 0);
+
+	if (!is_it(f, fd, st)) {
+		if (fd >= 0)
+			syscall(SYS_close, fd);
+		return false;
+	}
+	int high = (int)syscall(SYS_fcntl, fd, F_DUPFD_CLOEXEC, FD_LEAST);
+	if (high >= 0)
+		syscall(SYS_close, fd);
+	f->fd = high >= 0 ? high : fd;
+	return true;
+}
+
+void file_close(struct file *f)
+{
 	struct stat st;
 
-	if (fd < 0)
-		return;
-	if (fstat(fd, &st) == 0 && st.st_dev == f->dev && st.st_ino == f->ino && S_ISREG(st.st_mode))
-		(void)!ftruncate(fd, (off_t)bytes);
-	close(fd);
+	if (is_it(f, f->fd, &st))
+		syscall(SYS_close, f->fd);
+	f->fd = -1;
 }
 
-void file_end(struct file *f, uint64_t bytes)
+/* ---- writing ---- */
+
+int file_enter(struct file *f, sigset_t *mask)
 {
-	if (!f->base)
-		return;
-	munmap(f->base, f->bytes);
-	f->base = NULL;
+	sigset_t too_large;
+	struct stat st;
+
+	sigemptyset(&too_large);
+	sigaddset(&too_large, SIGXFSZ);
+	pthread_sigmask(SIG_BLOCK, &too_large, mask);
+	if (!is_it(f, f->fd, &st) && !reopen(f, &st))
+		return ENOENT;
+	if (st.st_nlink == 0)
+		return ENOENT;
+	return (uint64_t)st.st_size < f->bytes ? ENODATA : 0;
+}
+
+void file_leave(struct file *f, const sigset_t *mask)
+{
+	const struct timespec none = {0, 0};
+	sigset_t too_large;
+
+	if (f->too_large) {
+		sigemptyset(&too_large);
+		sigaddset(&too_large, SIGXFSZ);
+		syscall(SYS_rt_sigtimedwait, &too_large, NULL, &none, (size_t)_NSIG / 8);
+		f->too_large = false;
+	}
+	pthread_sigmask(SIG_SETMASK, mask, NULL);
+}
+
+int file_store(struct file *f, uint64_t offset, const void *from, size_t bytes)
+{
+	const char *at = from;
+
+	while (bytes) {
+		long n = syscall(SYS_pwrite64, f->fd, at, bytes, (off_t)offset);
+		if (n == 0 || (n < 0 && errno != EINTR)) {
+			int error = n ? errno : EIO;
+			f->too_large |= error == EFBIG;
+			return error;
+		}
+		if (n < 0)
+			continue;
+		at += n;
+		offset += (uint64_t)n;
+		bytes -= (size_t)n;
+	}
+	return 0;
+}
+
+bool file_holds(const struct file *f, uint64_t offset, const void *what, size_t bytes)
+{
+	char found[64];
+
+	return bytes <= sizeof(found) &&
+		   syscall(SYS_pread64, f->fd, found, bytes, (off_t)offset) == (long)bytes &&
+		   memcmp(found, what, bytes) == 0;
+}
+
+void file_cut(struct file *f, uint64_t bytes)
+{
 	if (bytes < f->bytes)
-		shorten(f, bytes);
-}
-
-bool file_ready(const struct file *f, uint64_t offset, uint64_t bytes)
-{
-	/* Else each page is made at the first store, at thrice the cost; EINVAL: the kernel is older. */
-	return madvise(f->base + offset, bytes, MADV_POPULATE_WRITE) == 0 || errno != EFAULT;
+		syscall(SYS_ftruncate, f->fd, (off_t)bytes);
 }

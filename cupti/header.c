@@ -103,20 +103,20 @@ uint64_t header_now(void)
 	return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
 }
 
-void header_devices(struct timeline_header *h, const struct timeline_device *device, uint32_t count)
+static void fill_devices(struct timeline_header *h, const struct timeline_device *device, uint32_t count)
 {
 	if (count > TIMELINE_DEVICES)
 		count = TIMELINE_DEVICES;
 	if (count)
 		memcpy(h->device, device, count * sizeof(*device));
-	/* Release: the devices before their number. */
-	__atomic_store_n(&h->device_count, count, __ATOMIC_RELEASE);
+	h->device_count = count;
 }
 
 void header_fill(struct timeline_header *h, const struct recording_setup *setup)
 {
 	if (!launcher.read)
 		header_read_environment();
+	memcpy(h->magic, TIMELINE_MAGIC, sizeof(h->magic));
 	h->pid = (uint32_t)getpid();
 	h->rank = launcher.rank;
 	h->ranks = launcher.ranks;
@@ -133,13 +133,5 @@ void header_fill(struct timeline_header *h, const struct recording_setup *setup)
 		*c = *c == '/' ? '_' : *c;
 	snprintf(h->version_text, sizeof(h->version_text), "%s", TURBO_VERSION);
 	stats_read_command(h->command, sizeof(h->command));
-	header_devices(h, setup->device, setup->device_count);
-}
-
-void header_publish(struct timeline_header *h)
-{
-	uint64_t magic;
-
-	memcpy(&magic, TIMELINE_MAGIC, sizeof(magic));
-	__atomic_store_n((uint64_t *)(void *)h->magic, magic, __ATOMIC_RELEASE);
+	fill_devices(h, setup->device, setup->device_count);
 }

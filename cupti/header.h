@@ -18,11 +18,8 @@ const char *header_tmpdir(void);
 /* Lays out a file with a ring of at least `ring_bytes`: tables that grow with it, all empty. file_bytes is
  * what it takes. `h` is all 0 before. */
 void header_layout(struct timeline_header *h, uint64_t ring_bytes);
-/* All that is known at the start but the magic. */
+/* All that is known at the start. */
 void header_fill(struct timeline_header *h, const struct recording_setup *setup);
-void header_devices(struct timeline_header *h, const struct timeline_device *device, uint32_t count);
-/* A reader that sees the magic sees what was written before. */
-void header_publish(struct timeline_header *h);
 
 uint64_t header_now(void); /* ns, CLOCK_REALTIME */
 

@@ -59,7 +59,7 @@ static bool take_from_other(uint32_t me)
 		/* A signal handler of the holder, or after a longjmp() out of one: it will not leave meanwhile. */
 		if (other == me || (other != 0 && seen == atomic_load_explicit(&stuck, memory_order_relaxed)))
 			return false;
-		nanosleep(&nap, NULL);
+		syscall(SYS_nanosleep, &nap, NULL); /* no cancellation point: this may be a callback of CUPTI's */
 	} while (monotonic_ns() - since < WAIT_NS);
 	atomic_store_explicit(&stuck, seen, memory_order_relaxed);
 	return false;

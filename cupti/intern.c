@@ -51,14 +51,13 @@ static uint32_t find(const struct intern *in, const struct intern_table *t, uint
 	return 0;
 }
 
-/* The element of `size` at the end is complete: shown in the file, and found from here on. */
+/* The element of `size` at the end is complete: counted, and found from here on. */
 static void publish(struct intern_table *t, struct intern_slot *slot, uint32_t hash, uint64_t size)
 {
 	uint64_t at = t->end;
 
 	t->end = at + size;
-	/* Release: pairs with the reader's load, the element before the number of elements. */
-	__atomic_store_n(&t->shown->used, t->end, __ATOMIC_RELEASE);
+	t->shown->used = t->end;
 	slot->hash = hash;
 	slot->index = (uint32_t)at + 1;
 	t->used++;
@@ -245,10 +244,9 @@ static void put_first(struct intern *in)
 	intern_lane(in, &process, NULL, &full);
 }
 
-bool intern_start(struct intern *in, void *file)
+bool intern_start(struct intern *in, struct timeline_header *h)
 {
-	struct timeline_header *h = file;
-	char *base = file;
+	char *base = (char *)h;
 
 	*in = (struct intern){.names = base + h->names.offset,
 						  .entries = (struct timeline_entry *)(void *)(base + h->entries.offset),

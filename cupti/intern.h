@@ -1,10 +1,9 @@
 /*
  * intern.h - the tables of a timeline file that only grow: names, entries, lanes.
  *
- * What is looked up again is found in hash tables in private memory, made at the start and never grown. An
- * element is complete in the file before it counts there, so that a reader of a live file, or of one whose
- * writer was killed, sees whole ones. One thread at a time; one that vanishes in the middle leaves nothing
- * worse than an element twice.
+ * They are the image's (image.h), which brings them into the file. What is looked up again is found in hash
+ * tables, made at the start and never grown. An element is complete before it counts. One thread at a time; one
+ * that vanishes in the middle leaves nothing worse than an element twice.
  */
 #ifndef TURBO_TIMELINE_INTERN_H
 #define TURBO_TIMELINE_INTERN_H
@@ -22,7 +21,7 @@ struct intern_table {
 	struct intern_slot *slot;
 	uint32_t mask;
 	uint32_t most, used;          /* elements in the slots */
-	uint64_t capacity, end;       /* of the file's table; end: where the next element goes */
+	uint64_t capacity, end;       /* of the table; end: where the next element goes */
 	struct timeline_table *shown; /* in the header; written only */
 };
 
@@ -46,9 +45,9 @@ struct intern {
 	uint64_t bytes;
 };
 
-/* `file`: the mapping of a file whose header has its tables laid out and empty. Writes the elements that
- * every file has. false: no memory. */
-bool intern_start(struct intern *in, void *file);
+/* `h`: the beginning of an image, with its tables laid out and empty. Adds the elements that every file has.
+ * false: no memory. */
+bool intern_start(struct intern *in, struct timeline_header *h);
 void intern_end(struct intern *in);
 
 /* As recording_entry() and recording_lane(); sets *full when the answer is a substitute, leaves it else. */

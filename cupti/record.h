@@ -2,17 +2,17 @@
  * record.h - layout of a timeline file, shared by the recorder and the tools.
  *
  * One file a process: a header page, four tables that only grow, and a ring of chunks that holds
- * fixed-size records. The recorder maps it MAP_SHARED, so what it has written survives SIGKILL. All
- * integers are little-endian. A reader checks every offset, length and index before use and believes
+ * fixed-size records. The recorder writes what is new several times a second, so that is what SIGKILL costs.
+ * All integers are little-endian. A reader checks every offset, length and index before use and believes
  * nothing else; a file may end anywhere in the life of its process.
  *
  * Times are nanoseconds of CLOCK_REALTIME, which is the clock of CUPTI on Linux; the clock table says by how
  * much the two differed, and what CLOCK_MONOTONIC_RAW was.
  *
- * Publication. A table element is complete before `used` is release-stored over it. A record is complete
- * before its chunk's `committed` is. A chunk that is about to be used again has its `sequence` set to 0
- * first. So a reader of a live file that loads in the opposite order sees whole elements; a chunk whose
- * sequence has changed while it was copied is copied again, or left out.
+ * Publication: in each step of this order by a write of its own. The new elements of tables; the header, of which
+ * `used` is over them; a chunk that is about to be used again gets `sequence` 0; its new records; its header, of
+ * which `committed` is over them; the number of records. So a reader of a live file that reads in the opposite
+ * order sees whole elements; a chunk whose sequence has changed while it was copied is left out.
  */
 #ifndef TURBO_TIMELINE_RECORD_H
 #define TURBO_TIMELINE_RECORD_H
@@ -168,7 +168,7 @@ enum timeline_count {
 	TIMELINE_COUNT_LAUNCHES,      /* launches that libturbo's hooks saw while recording */
 	TIMELINE_COUNT_SAMPLED_ON_NS, /* TURBO_TIMELINE=sampled: time recorded, of */
 	TIMELINE_COUNT_SAMPLED_NS,    /* this time in all */
-	TIMELINE_COUNT_DROPPED, /* could not be put: the ring was held too long, or its file system failed */
+	TIMELINE_COUNT_DROPPED, /* could not be put: the ring was held too long, or its file failed */
 	TIMELINE_COUNTS = 24
 };
 

@@ -1,9 +1,9 @@
 /*
  * recording.c - see recording.h.
  *
- * Only the ring's holder touches `ring`, the mapping and the tables. The file shows what it does in the order
- * that record.h gives, so the process may be killed after any store; a holder whose thread is gone has left,
- * for the next one, nothing worse than a record that is not shown.
+ * Only the ring's holder touches `ring` and the image. The file shows what is in the image in the order that
+ * record.h gives, so the process may be killed at any moment; a holder whose thread is gone has left, for the
+ * next one, nothing worse than a record that is not shown.
  */
 #include "cupti/recording.h"
 
@@ -13,28 +13,24 @@
 #include <string.h>
 #include <sys/stat.h>
 
-#include "cupti/file.h"
 #include "cupti/header.h"
 #include "cupti/hold.h"
+#include "cupti/image.h"
 #include "cupti/intern.h"
-#include "log.h"
 
 static struct {
-	struct file file;
+	struct image image;
 	struct intern intern;
-	struct timeline_header *header; /* start of the mapping; NULL: none */
-	struct timeline_chunk *chunk;   /* being filled */
-	uint32_t put;                   /* records in it; TIMELINE_CHUNK_RECORDS: the next one is due */
-	uint64_t sequence;              /* of it; 0: none yet */
-	uint64_t clocks;                /* ever written */
-	uint64_t count[TIMELINE_COUNTS];
-	uint64_t ring_offset, chunks; /* as in the header, where others could write: it is not read again */
-	struct timeline_table clock_table;
+	uint32_t put; /* records in the chunk; TIMELINE_CHUNK_RECORDS: the next one is due */
 	char path[PATH_MAX];
 } ring;
 
-/* GIVEN_UP: the file system failed. DEAD: a forked child. Written by the holder and by the fork handler;
- * relaxed, because what matters is looked at again as holder. */
+/* What ended the last recording before its time, as image_save() says it; 0: nothing. Written by the holder;
+ * relaxed. */
+static _Atomic int trouble;
+
+/* GIVEN_UP: the file can no longer be written. DEAD: a forked child. Written by the holder and by the fork
+ * handler; relaxed, because what matters is looked at again as holder. */
 enum state { CLOSED, OPEN, GIVEN_UP, DEAD };
 static _Atomic int state;
 
@@ -50,8 +46,7 @@ void recording_count(enum timeline_count which, uint64_t n)
 
 static void add(enum timeline_count which, uint64_t n)
 {
-	ring.count[which] += n;
-	__atomic_store_n(&ring.header->count[which], ring.count[which], __ATOMIC_RELAXED);
+	ring.image.header->count[which] += n;
 }
 
 static void show_counts(void)
@@ -105,36 +100,49 @@ uint16_t recording_lane(const struct timeline_lane *where, const char *name)
 	return index;
 }
 
-static bool pages_ready(uint64_t at)
+/* What is not in the file will not get there. */
+static void give_up(int error)
 {
-	int saved = errno;
-	bool ok = file_ready(&ring.file, at, TIMELINE_CHUNK_BYTES);
+	uint64_t unsaved = image_unsaved(&ring.image);
+	int open = OPEN;
 
-	if (!ok) {
-		atomic_store_explicit(&state, GIVEN_UP, memory_order_relaxed);
-		log_warn("the timeline ends here, its file system has no more room: %s", ring.path);
-	}
-	errno = saved;
-	return ok;
+	atomic_store_explicit(&trouble, error, memory_order_relaxed);
+	ring.image.header->count[TIMELINE_COUNT_RECORDS] -= unsaved;
+	add(TIMELINE_COUNT_DROPPED, unsaved);
+	atomic_compare_exchange_strong_explicit(&state, &open, GIVEN_UP, memory_order_relaxed,
+											memory_order_relaxed);
 }
 
-/* The oldest chunk, or one that was never used, becomes the one to fill. */
+static bool save(void)
+{
+	int saved = errno, error = image_save(&ring.image);
+
+	if (error)
+		give_up(error);
+	errno = saved;
+	return !error;
+}
+
+void recording_save(void)
+{
+	if (!recording_begin())
+		return;
+	save();
+	recording_end();
+}
+
+/* The chunk that is full goes into the file; the next one takes the place of the oldest. */
 static bool next_chunk(void)
 {
-	uint64_t at = ring.sequence % ring.chunks * TIMELINE_CHUNK_BYTES + ring.ring_offset;
-	struct timeline_chunk *chunk = (struct timeline_chunk *)(void *)(ring.file.base + at);
+	struct timeline_chunk *chunk = ring.image.chunk;
 
-	if (!recording_is_open() || !pages_ready(at))
+	if (!recording_is_open() || (chunk->sequence && !save()))
 		return false;
-	if (ring.sequence >= ring.chunks)
+	if (chunk->sequence >= ring.image.header->chunk_count)
 		add(TIMELINE_COUNT_OVERWRITTEN, TIMELINE_CHUNK_RECORDS);
-	__atomic_store_n(&chunk->sequence, 0, __ATOMIC_RELAXED);
-	/* Release: a reader that sees any of what follows finds the sequence changed. */
-	__atomic_thread_fence(__ATOMIC_RELEASE);
-	__atomic_store_n(&chunk->committed, 0, __ATOMIC_RELAXED);
 	chunk->magic = TIMELINE_CHUNK_MAGIC;
-	__atomic_store_n(&chunk->sequence, ++ring.sequence, __ATOMIC_RELEASE);
-	ring.chunk = chunk;
+	chunk->committed = 0;
+	chunk->sequence++;
 	ring.put = 0;
 	return true;
 }
@@ -145,25 +153,17 @@ void recording_put(const struct timeline_record *record)
 		add(TIMELINE_COUNT_DROPPED, 1);
 		return;
 	}
-	ring.chunk->record[ring.put] = *record;
-	/* Release: the record before the number of records. */
-	__atomic_store_n(&ring.chunk->committed, ring.put + 1, __ATOMIC_RELEASE);
-	ring.put++;
+	ring.image.chunk->record[ring.put] = *record;
+	ring.image.chunk->committed = ++ring.put;
 	add(TIMELINE_COUNT_RECORDS, 1);
 }
 
 void recording_clock(const struct timeline_clock *clock)
 {
-	struct timeline_clock *all = (struct timeline_clock *)(void *)(ring.file.base + ring.clock_table.offset);
+	struct timeline_table *t = &ring.image.header->clocks;
+	struct timeline_clock *all = (struct timeline_clock *)(void *)(ring.image.header->bytes + t->offset);
 
-	all[ring.clocks % ring.clock_table.capacity] = *clock;
-	/* Release: the reading before the number of readings. */
-	__atomic_store_n(&ring.header->clocks.used, ++ring.clocks, __ATOMIC_RELEASE);
-}
-
-void recording_devices(const struct timeline_device *device, uint32_t count)
-{
-	header_devices(ring.header, device, count);
+	all[t->used++ % t->capacity] = *clock;
 }
 
 /* ---- life ---- */
@@ -178,30 +178,41 @@ const char *recording_path(void)
 	return ring.path;
 }
 
-/* Content of the new file, in an order that makes it one when it has its magic, then its name. */
-static int begin_file(const struct timeline_header *layout, const struct recording_setup *setup)
+const char *recording_trouble(char *text, size_t size)
 {
-	struct timeline_header *h = (struct timeline_header *)(void *)ring.file.base;
+	int error = atomic_load_explicit(&trouble, memory_order_relaxed), saved = errno;
 
-	memcpy(h, layout, sizeof(*h));
+	if (!error)
+		return NULL;
+	errno = error;
+	if (error == ENOENT)
+		snprintf(text, size, "somebody has removed it");
+	else if (error == ENODATA)
+		snprintf(text, size, "somebody has shortened it");
+	else if (error == EBADMSG)
+		snprintf(text, size, "somebody has written to it");
+	else
+		snprintf(text, size, "%m");
+	errno = saved;
+	return text;
+}
+
+static int begin_file(const struct recording_setup *setup)
+{
+	struct timeline_header *h = ring.image.header;
+	int error;
+
 	header_fill(h, setup);
 	if (!intern_start(&ring.intern, h))
 		return ENOMEM;
-	header_publish(h);
-	int error = file_publish(&ring.file);
+	error = image_publish(&ring.image);
 	if (error) {
 		intern_end(&ring.intern);
 		return error;
 	}
-	ring.header = h;
-	ring.chunk = NULL;
 	ring.put = TIMELINE_CHUNK_RECORDS;
-	ring.sequence = ring.clocks = 0;
-	memset(ring.count, 0, sizeof(ring.count));
-	ring.ring_offset = layout->ring_offset;
-	ring.chunks = layout->chunk_count;
-	ring.clock_table = layout->clocks;
-	strcpy(ring.path, ring.file.path);
+	strcpy(ring.path, ring.image.file.path);
+	atomic_store_explicit(&trouble, 0, memory_order_relaxed);
 	show_counts();
 	return 0;
 }
@@ -217,12 +228,12 @@ static int make_file(const char *dir, const struct recording_setup *setup, uint6
 	int error;
 
 	header_layout(&layout, bytes);
-	error = file_make(&ring.file, dir, layout.file_bytes);
+	error = image_make(&ring.image, dir, &layout);
 	if (error)
 		return error;
-	error = begin_file(&layout, setup);
+	error = begin_file(setup);
 	if (error)
-		file_drop(&ring.file);
+		image_drop(&ring.image);
 	return error;
 }
 
@@ -269,20 +280,19 @@ static bool open_somewhere(const struct recording_setup *setup, char *why, size_
 /* The end of the file that is open, as holder. What of the ring was never used is cut off. */
 static void end_file(void)
 {
-	struct timeline_header *h = ring.header;
-	uint64_t bytes = ring.file.bytes;
+	struct timeline_header *h = ring.image.header;
+	uint64_t chunks = ring.image.chunk->sequence;
 
 	show_counts();
-	if (ring.sequence < ring.chunks) {
-		bytes = ring.ring_offset + ring.sequence * TIMELINE_CHUNK_BYTES;
-		h->chunk_count = (uint32_t)ring.sequence;
-		h->file_bytes = bytes;
+	if (!atomic_load_explicit(&trouble, memory_order_relaxed))
+		save();
+	if (chunks < h->chunk_count) {
+		h->chunk_count = (uint32_t)chunks;
+		h->file_bytes = h->ring_offset + chunks * TIMELINE_CHUNK_BYTES;
 	}
-	/* Release: whoever finds the end finds the rest. */
-	__atomic_store_n(&h->end_ns, header_now(), __ATOMIC_RELEASE);
-	ring.header = NULL;
+	h->end_ns = header_now();
 	intern_end(&ring.intern);
-	file_end(&ring.file, bytes);
+	image_end(&ring.image);
 }
 
 bool recording_open(const struct recording_setup *setup, char *why, size_t why_size)
@@ -295,7 +305,7 @@ bool recording_open(const struct recording_setup *setup, char *why, size_t why_s
 	} else if (!hold_take()) {
 		snprintf(why, why_size, "the last recording has not ended");
 	} else {
-		if (ring.header)
+		if (ring.image.header)
 			end_file();
 		ok = open_somewhere(setup, why, why_size);
 		atomic_store_explicit(&state, ok ? OPEN : CLOSED, memory_order_relaxed);
@@ -312,10 +322,10 @@ void recording_close(void)
 	if (was == CLOSED || was == DEAD)
 		return;
 	atomic_store_explicit(&state, CLOSED, memory_order_relaxed);
-	/* In vain: the file stays mapped under whoever holds it, for the next recording_open() or the process's
+	/* In vain: the file stays open under whoever holds it, for the next recording_open() or the process's
 	 * end. */
 	if (hold_take()) {
-		if (ring.header)
+		if (ring.image.header)
 			end_file();
 		hold_leave();
 	}
@@ -326,4 +336,5 @@ void recording_fork_child(void)
 {
 	atomic_store_explicit(&state, DEAD, memory_order_relaxed);
 	hold_fork_child();
+	file_close(&ring.image.file);
 }

@@ -13,7 +13,9 @@
  *
  * Between the two no other call of this header is made than those marked "writer", nothing blocks, and no
  * CUPTI or driver call is made. A buffer's records go into one bracket. Nothing allocates after
- * recording_open(). errno is kept. A process killed at any moment leaves a file that is valid (record.h).
+ * recording_open(). errno is kept. What was put is in private memory until recording_save(), or until it fills
+ * a chunk; a process killed at any moment leaves a file that is valid (record.h), without what was not saved.
+ * Whatever happens to the file meanwhile, the worst is that the recording ends.
  */
 #ifndef TURBO_RECORDING_H
 #define TURBO_RECORDING_H
@@ -47,6 +49,12 @@ void recording_read_environment(void);
 bool recording_open(const struct recording_setup *setup, char *why, size_t why_size);
 /* Ends the recording in good order. Waits for a writer, a second at most. Nothing when none is open. */
 void recording_close(void);
+/* Brings the file up to date with what was put. The helper's, often enough that what a killed process loses is
+ * bounded. A file that can no longer be written, or is not what it was, ends the recording. Any thread, outside
+ * of a bracket. */
+void recording_save(void);
+/* What ended the last recording before its time, in `text`; NULL: nothing. */
+const char *recording_trouble(char *text, size_t size);
 /* Where the last file that was opened is; "" before. Valid until the next recording_open(). */
 const char *recording_path(void);
 /* Open, and not given up. Any thread; relaxed. */
@@ -54,7 +62,7 @@ bool recording_is_open(void);
 /* Forked child: the parent's file is not its own. Async-signal-safe. */
 void recording_fork_child(void);
 
-/* Any thread, whenever: adds to a count of the file. Shown in the file by the next bracket, or the end.
+/* Any thread, whenever: adds to a count of the file. Shown in the file by the next save.
  * Counted while none is open, it goes into the next file. RECORDS, OVERWRITTEN and TABLE_FULL are counted
  * here, not by callers. */
 void recording_count(enum timeline_count which, uint64_t n);
@@ -74,7 +82,5 @@ uint16_t recording_lane(const struct timeline_lane *where, const char *name);
 void recording_put(const struct timeline_record *record);
 /* writer. A reading of the clocks; `reserved` is 0. */
 void recording_clock(const struct timeline_clock *clock);
-/* writer. Devices that were not known at recording_open(), or have changed. */
-void recording_devices(const struct timeline_device *device, uint32_t count);
 
 #endif

@@ -144,8 +144,12 @@ static void finish(void)
 	enum detach d = detach_state();
 	if (d == DETACH_ARMED && times_steady() - request.ended < DETACH_WAIT_NS)
 		return;
-	tell_end(request.ending,
-			 d == DETACH_KEPT ? "CUPTI stays in the process and makes each launch about 1 us slower" : "");
+	char why[128], text[sizeof(page()->end_text)] = "";
+	if (recording_trouble(why, sizeof(why)))
+		snprintf(text, sizeof(text), "the recording has ended before its time: %s", why);
+	else if (d == DETACH_KEPT)
+		snprintf(text, sizeof(text), "CUPTI stays in the process and makes each launch about 1 us slower");
+	tell_end(request.ending, text);
 	request.ending = 0;
 }
 

@@ -98,6 +98,15 @@ bool session_start(enum timeline_mode wanted, const char *dir, char *why, size_t
 	return true;
 }
 
+static void tell_end(void)
+{
+	char why[128];
+	if (recording_trouble(why, sizeof(why)))
+		log_warn("timeline: recording into %s has ended: %s", recording_path(), why);
+	else
+		log_info("timeline: recorded into %s", recording_path());
+}
+
 void session_stop(bool exiting)
 {
 	if (!session_on())
@@ -118,7 +127,7 @@ void session_stop(bool exiting)
 		detach_cancel(); /* a sample's end may just have begun it */
 	else
 		detach_begin();
-	log_info("timeline: recorded into %s", recording_path());
+	tell_end();
 }
 
 /* ---- each second ---- */
@@ -143,24 +152,28 @@ static void fetch(void)
 	client_leave();
 }
 
-void session_tick(void)
+/* CUPTI's buffers of the last second. */
+static void each_second(uint64_t now)
 {
-	uint64_t now = times_steady();
-	session_drain_events();
-	buffers_grow();
-	sampled_tick(client_begin);
-	if (now - last_second < SECOND)
-		return;
 	last_second = now;
 	if (client_state() == CLIENT_AWAY)
 		client_resume();
 	fetch();
 	watch_tick();
 	memory_sample();
-	if (!recording_is_open()) {
-		log_once(LOG_WARN, "timeline: %s can no longer be written; recording has ended", recording_path());
+}
+
+void session_tick(void)
+{
+	uint64_t now = times_steady();
+	session_drain_events();
+	buffers_grow();
+	sampled_tick(client_begin);
+	if (now - last_second >= SECOND)
+		each_second(now);
+	recording_save();
+	if (!recording_is_open())
 		session_stop(false);
-	}
 }
 
 void session_fork_child(void)

@@ -98,7 +98,7 @@ static inline bool fixture_whole(const struct trace_event *e)
 		   e->entry->kernel.grid[0] == n % FIXTURE_KERNELS && strcmp(e->name, name) == 0;
 }
 
-/* Puts records [from, to) in brackets of a few hundred. */
+/* Puts records [from, to) in brackets of a few hundred, and all of them into the file. */
 static inline void fixture_put(uint32_t writer, uint64_t from, uint64_t to)
 {
 	while (from < to) {
@@ -110,6 +110,7 @@ static inline void fixture_put(uint32_t writer, uint64_t from, uint64_t to)
 		}
 		recording_end();
 	}
+	recording_save();
 }
 
 static inline struct trace *fixture_read(const char *path)

@@ -26,6 +26,7 @@ static void test_round_trip(void **state)
 	assert_true(recording_begin());
 	recording_clock(&clock);
 	recording_end();
+	recording_save();
 	assert_int_equal(errno, 4711);
 	struct trace *t = fixture_read(recording_path());
 	assert_true(trace_live(t));
@@ -77,6 +78,7 @@ static void test_clocks_wrap(void **state)
 		recording_clock(&clock);
 	}
 	recording_end();
+	recording_save();
 	struct trace *t = fixture_read(recording_path());
 	assert_int_equal(trace_header(t)->clocks.used, 100000);
 	assert_int_equal(trace_clock_offset(t, 100000 * 1000), 100000);

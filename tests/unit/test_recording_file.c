@@ -4,7 +4,6 @@
  */
 #include <errno.h>
 #include <fcntl.h>
-#include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
@@ -19,7 +18,7 @@
 /* ---- libc, failing ---- */
 
 static int fallocate_error; /* 0: none */
-static bool no_tmpfile, no_linkat, no_pages;
+static bool no_tmpfile, no_linkat;
 
 int fallocate(int fd, int mode, off_t offset, off_t length)
 {
@@ -49,19 +48,10 @@ int linkat(int from_dir, const char *from, int to_dir, const char *to, int flags
 	return (int)syscall(SYS_linkat, from_dir, from, to_dir, to, flags);
 }
 
-int madvise(void *memory, size_t bytes, int advice)
-{
-	if (no_pages && advice == 23 /* POPULATE_WRITE */) {
-		errno = EFAULT;
-		return -1;
-	}
-	return (int)syscall(SYS_madvise, memory, bytes, advice);
-}
-
 static int reset(void **state)
 {
 	fallocate_error = 0;
-	no_tmpfile = no_linkat = no_pages = false;
+	no_tmpfile = no_linkat = false;
 	return fixture_make(state);
 }
 
@@ -75,11 +65,6 @@ static unsigned files_in(const char *dir)
 		n += entry->d_name[0] != '.';
 	closedir(d);
 	return n;
-}
-
-static unsigned descriptors(void)
-{
-	return files_in("/proc/self/fd");
 }
 
 /* ---- what it is ---- */
@@ -97,7 +82,6 @@ static void test_file(void **state)
 									.device_count = 1};
 	char want[300], host[64];
 	struct stat st;
-	unsigned fds = descriptors();
 
 	setenv("RANK", "5", 1);
 	setenv("WORLD_SIZE", "16", 1);
@@ -107,7 +91,6 @@ static void test_file(void **state)
 	unsetenv("WORLD_SIZE");
 	unsetenv("LOCAL_RANK");
 	assert_true(recording_open(&setup, fixture_why, sizeof(fixture_why)));
-	assert_int_equal(descriptors(), fds);
 	assert_int_equal(stat(recording_path(), &st), 0);
 	assert_int_equal(st.st_mode & 07777, 0600);
 	assert_true((uint64_t)st.st_blocks * 512 >= (uint64_t)st.st_size);
@@ -234,32 +217,6 @@ static void test_nothing_can_be_reserved(void **state)
 	fixture_put(0, 0, 1000);
 }
 
-static void test_pages_that_do_not_come(void **state)
-{
-	(void)state;
-	uint64_t most = 3 * TIMELINE_CHUNK_RECORDS;
-
-	assert_true(fixture_open(MB));
-	fixture_put(0, 0, most - 10);
-	assert_true(recording_begin());
-	no_pages = true;
-	for (uint64_t n = most - 10; n < most + 20; n++) {
-		struct timeline_record r = fixture_record(0, n);
-		recording_put(&r);
-	}
-	recording_end();
-	assert_false(recording_is_open());
-	assert_false(recording_begin());
-	struct trace *t = fixture_read(recording_path());
-	assert_int_equal(fixture_check(t), most);
-	assert_int_equal(trace_header(t)->count[TIMELINE_COUNT_DROPPED], 20);
-	trace_close(t);
-	recording_close();
-	no_pages = false;
-	assert_true(fixture_open(MB));
-	fixture_put(0, 0, 10);
-}
-
 /* ---- directories ---- */
 
 static void test_directories(void **state)
@@ -339,7 +296,6 @@ int main(void)
 		TEST(test_smaller_where_there_is_less),
 		TEST(test_limited_files),
 		TEST(test_nothing_can_be_reserved),
-		TEST(test_pages_that_do_not_come),
 		TEST(test_directories),
 		TEST(test_no_directory_named),
 		TEST(test_name_refused),
