@@ -1,4 +1,6 @@
 /* test_timeline_reader.c - timeline files, read: order, resolution, what is refused and what is left out. */
+#include <sys/resource.h>
+
 #include "timeline_fixture.h"
 
 static void test_events_are_resolved_and_in_order(void **state)
@@ -285,6 +287,73 @@ static void test_sets(void **state)
 	trace_set_close(&set);
 }
 
+/* ---- more files than a process has descriptors ---- */
+
+enum { FILES = 1100, DESCRIPTORS = 100 };
+
+static void make_files(const char *folder)
+{
+	char path[400];
+	assert_int_equal(mkdir(folder, 0700), 0);
+	for (int i = 0; i < FILES; i++) {
+		snprintf(path, sizeof(path), "%s/%04d.timeline", folder, i);
+		struct trace_build_setup setup = {
+			.rank = i, .ranks = FILES, .chunks = 2, .names = 64, .packed = true};
+		struct trace_build *b = trace_build_open(path, &setup);
+		uint16_t lane = trace_build_stream(b, 0, 7);
+		uint32_t entry = trace_build_kernel_entry(b, "k", 1, 1);
+		trace_build_add(b, lane, entry, 10, 5, 0, (uint64_t)i);
+		trace_build_next_chunk(b);
+		trace_build_add(b, lane, entry, 20, 5, 0, (uint64_t)i);
+		trace_build_close(b);
+	}
+}
+
+static bool next_is_its(struct trace *t)
+{
+	struct trace_event e;
+	return trace_next(t, &e) && e.value == (uint64_t)trace_header(t)->rank;
+}
+
+static bool is_whole(struct trace *t)
+{
+	struct trace_event e;
+	return trace_rewind(t) && next_is_its(t) && next_is_its(t) && !trace_next(t, &e) && trace_damaged(t) == 0;
+}
+
+/* One that is away when it is read again is missed, not mistaken. */
+static void test_many_files(void **state)
+{
+	char folder[300], first[400], last[400];
+	struct trace_set set;
+	struct rlimit was, few;
+	(void)state;
+	snprintf(folder, sizeof(folder), "%s/many", dir);
+	snprintf(first, sizeof(first), "%s/0000.timeline", folder);
+	snprintf(last, sizeof(last), "%s/%04d.timeline", folder, FILES - 1);
+	make_files(folder);
+	assert_int_equal(getrlimit(RLIMIT_NOFILE, &was), 0);
+	few = (struct rlimit){DESCRIPTORS, was.rlim_max};
+	assert_int_equal(setrlimit(RLIMIT_NOFILE, &few), 0);
+	errors = 0;
+	assert_true(trace_set_open(&set, (const char *[]){folder, last}, 2, count_error, &errors));
+	assert_int_equal(set.count, FILES);
+	for (unsigned i = 0; i < FILES; i++)
+		assert_true(is_whole(set.trace[i]));
+	/* In the middle of each another is read. */
+	for (unsigned i = 1; i < FILES; i += 7) {
+		assert_true(trace_rewind(set.trace[i]) && next_is_its(set.trace[i]));
+		assert_true(is_whole(set.trace[i - 1]));
+		assert_true(next_is_its(set.trace[i]));
+	}
+	assert_int_equal(rename(first, last), 0);
+	assert_false(is_whole(set.trace[FILES - 1]));
+	assert_true(trace_damaged(set.trace[FILES - 1]) != 0);
+	assert_true(is_whole(set.trace[FILES - 2]));
+	trace_set_close(&set);
+	assert_int_equal(setrlimit(RLIMIT_NOFILE, &was), 0);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -297,6 +366,7 @@ int main(void)
 		cmocka_unit_test(test_live),
 		cmocka_unit_test(test_grows_while_read),
 		cmocka_unit_test(test_sets),
+		cmocka_unit_test(test_many_files),
 	};
 	return cmocka_run_group_tests(tests, make_dir, remove_dir);
 }

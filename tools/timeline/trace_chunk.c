@@ -6,6 +6,13 @@
 
 #include "tools/timeline/trace_impl.h"
 
+/* One chunk, as it was read, and room to sort one; used within a call. */
+static union {
+	struct timeline_chunk chunk;
+	unsigned char bytes[TIMELINE_CHUNK_BYTES];
+} buffer;
+static struct timeline_record scratch[TIMELINE_CHUNK_RECORDS];
+
 static uint64_t chunk_offset(const struct trace *t, uint32_t index)
 {
 	return t->header.ring_offset + (uint64_t)index * TIMELINE_CHUNK_BYTES;
@@ -52,15 +59,15 @@ static bool makes_sense(const struct trace *t, const struct timeline_record *r)
 		   r->lane < t->lanes;
 }
 
-/* Copies what was committed when the headers were scanned into t->buffer; how many whole records. 0 when the
+/* Copies what was committed when the headers were scanned into the buffer; how many whole records. 0 when the
  * chunk has been used for others since. */
 static uint32_t copy_chunk(struct trace *t, const struct trace_chunk_info *c)
 {
-	const struct timeline_chunk *head = (const void *)t->buffer;
+	const struct timeline_chunk *head = &buffer.chunk;
 	struct timeline_chunk after;
 	uint64_t at = chunk_offset(t, c->index);
 	size_t size = sizeof(after) + c->committed * sizeof(struct timeline_record);
-	size_t have = trace_pread(t, t->buffer, size, at);
+	size_t have = trace_pread(t, buffer.bytes, size, at);
 	if (have < sizeof(after) || head->sequence != c->sequence || head->committed < c->committed)
 		return 0;
 	/* The writer clears the sequence before it touches a record: unchanged behind the copy, the copy is whole. */
@@ -70,10 +77,10 @@ static uint32_t copy_chunk(struct trace *t, const struct trace_chunk_info *c)
 	return (uint32_t)((have - sizeof(after)) / sizeof(struct timeline_record));
 }
 
-/* The good ones among the records of t->buffer, in their order, into `to`. */
+/* The good ones among the records of the buffer, in their order, into `to`. */
 static uint32_t filter(struct trace *t, uint32_t n, struct timeline_record *to, uint64_t *damaged)
 {
-	const struct timeline_record *r = ((const struct timeline_chunk *)(const void *)t->buffer)->record;
+	const struct timeline_record *r = buffer.chunk.record;
 	uint32_t kept = 0;
 	for (uint32_t i = 0; i < n; i++) {
 		if (r[i].kind == TIMELINE_NONE)
@@ -97,7 +104,7 @@ static void merge(const struct timeline_record *from, uint32_t middle, uint32_t 
 }
 
 /* Merge sort that starts from the runs that are there: streams are recorded in order. */
-static void sort_records(struct timeline_record *r, uint32_t n, struct timeline_record *scratch)
+static void sort_records(struct timeline_record *r, uint32_t n)
 {
 	uint16_t start[TIMELINE_CHUNK_RECORDS + 1];
 	uint32_t runs = 0;
@@ -127,7 +134,7 @@ uint32_t trace_load_chunk(struct trace *t, const struct trace_chunk_info *c, str
 {
 	uint64_t damaged = 0; /* the scan has counted them */
 	uint32_t n = filter(t, copy_chunk(t, c), to, &damaged);
-	sort_records(to, n, t->scratch);
+	sort_records(to, n);
 	return n;
 }
 

@@ -21,9 +21,58 @@ bool trace_refuse(char *why, size_t size, const char *fmt, ...)
 	return false;
 }
 
-size_t trace_pread(const struct trace *t, void *to, size_t n, uint64_t offset)
+/* ---- the descriptor ---- */
+
+static unsigned kept;
+/* The trace that has its file open for now, without being counted; NULL: none. */
+static struct trace *guest;
+
+static void close_file(struct trace *t)
+{
+	if (t->fd >= 0)
+		close(t->fd);
+	t->fd = -1;
+	if (guest == t)
+		guest = NULL;
+	kept -= t->kept;
+	t->kept = false;
+}
+
+/* O_NONBLOCK: a FIFO must not hold us up. */
+static bool open_path(struct trace *t, struct stat *st)
+{
+	if (guest)
+		close_file(guest);
+	guest = t;
+	t->fd = open(t->path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
+	return t->fd >= 0 && fstat(t->fd, st) == 0;
+}
+
+/* Another file in its place is not read. */
+static bool open_again(struct trace *t)
+{
+	struct stat st;
+	if (open_path(t, &st) && S_ISREG(st.st_mode) && st.st_dev == t->dev && st.st_ino == t->ino)
+		return true;
+	close_file(t);
+	return false;
+}
+
+static void keep_file(struct trace *t)
+{
+	if (kept == TRACE_KEPT_MAX || t->fd < 0)
+		return;
+	t->kept = true;
+	kept++;
+	if (guest == t)
+		guest = NULL;
+}
+
+size_t trace_pread(struct trace *t, void *to, size_t n, uint64_t offset)
 {
 	size_t have = 0;
+	if (t->fd < 0 && !open_again(t))
+		return 0;
 	while (have < n) {
 		ssize_t got = pread(t->fd, (char *)to + have, n - have, (off_t)(offset + have));
 		if (got < 0 && errno == EINTR)
@@ -35,15 +84,17 @@ size_t trace_pread(const struct trace *t, void *to, size_t n, uint64_t offset)
 	return have;
 }
 
-static bool open_file(struct trace *t, const char *path, char *why, size_t why_size)
+/* ---- opening ---- */
+
+static bool open_file(struct trace *t, char *why, size_t why_size)
 {
 	struct stat st;
-	/* O_NONBLOCK: a FIFO must not hold us up. */
-	t->fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
-	if (t->fd < 0 || fstat(t->fd, &st) != 0)
+	if (!open_path(t, &st))
 		return trace_refuse(why, why_size, "%s", strerror(errno));
 	if (!S_ISREG(st.st_mode))
 		return trace_refuse(why, why_size, "it is not a regular file");
+	t->dev = st.st_dev;
+	t->ino = st.st_ino;
 	t->file_bytes = (uint64_t)st.st_size;
 	if (trace_pread(t, &t->header, sizeof(t->header), 0) != sizeof(t->header)) {
 		if (t->file_bytes >= 8 && memcmp(t->header.magic, TIMELINE_MAGIC, 8))
@@ -57,11 +108,9 @@ static bool read_all(struct trace *t, const char *path, char *why, size_t why_si
 {
 	struct timeline_header fresh;
 	t->path = strdup(path);
-	t->buffer = malloc(TIMELINE_CHUNK_BYTES);
-	t->scratch = malloc(TIMELINE_CHUNK_BYTES);
-	if (!t->path || !t->buffer || !t->scratch)
+	if (!t->path)
 		return trace_refuse(why, why_size, "no memory");
-	if (!open_file(t, path, why, why_size) || !trace_scan_headers(t, why, why_size))
+	if (!open_file(t, why, why_size) || !trace_scan_headers(t, why, why_size))
 		return false;
 	/* Tables grow while we read: what they hold now is at least what the committed records refer to. */
 	if (trace_pread(t, &fresh, sizeof(fresh), 0) == sizeof(fresh)) {
@@ -72,6 +121,7 @@ static bool read_all(struct trace *t, const char *path, char *why, size_t why_si
 	if (!trace_read_tables(t, why, why_size) || !trace_scan_records(t, why, why_size))
 		return false;
 	t->live = trace_process_runs(&t->header);
+	keep_file(t);
 	return true;
 }
 
@@ -102,13 +152,12 @@ void trace_close(struct trace *t)
 	free(t->lane);
 	free(t->entry);
 	free(t->names);
-	free(t->scratch);
-	free(t->buffer);
 	free(t->path);
-	if (t->fd >= 0)
-		close(t->fd);
+	close_file(t);
 	free(t);
 }
+
+/* ---- what it says ---- */
 
 const struct timeline_header *trace_header(const struct trace *t)
 {

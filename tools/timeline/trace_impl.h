@@ -8,6 +8,8 @@
 #ifndef TURBO_TRACE_IMPL_H
 #define TURBO_TRACE_IMPL_H
 
+#include <sys/types.h>
+
 #include "tools/timeline/trace.h"
 
 /* Bounds of what a hostile file can make us allocate; all are far above what the recorder writes. */
@@ -20,6 +22,9 @@
 #define TRACE_TIME_MAX (1ull << 62)
 /* Chunks whose records are in memory at one time. */
 #define TRACE_LOADED_MAX 1024
+/* Traces that keep their file open. A job has thousands of ranks, a process often 1024 descriptors: files beyond these
+ * are opened again for reading, one at a time. */
+#define TRACE_KEPT_MAX 64
 
 struct trace_chunk_info {
 	uint64_t sequence;
@@ -38,7 +43,10 @@ struct trace_run {
 };
 
 struct trace {
-	int fd;
+	int fd;    /* -1: to be opened again */
+	bool kept; /* counted among TRACE_KEPT_MAX */
+	dev_t dev; /* which file it is */
+	ino_t ino;
 	char *path;
 	uint64_t file_bytes;
 	struct timeline_header header;
@@ -64,14 +72,13 @@ struct trace {
 	struct trace_run *run; /* a binary heap by (next, sequence) */
 	uint32_t runs, run_room, loaded;
 	uint32_t opened; /* chunks that have been in the heap */
-	struct timeline_record *scratch;
-	unsigned char *buffer; /* one chunk */
 };
 
 /* trace_file.c */
 bool trace_refuse(char *why, size_t size, const char *fmt, ...) __attribute__((format(printf, 3, 4)));
-/* Reads up to `n` bytes at `offset`; how many there were. */
-size_t trace_pread(const struct trace *t, void *to, size_t n, uint64_t offset);
+/* Reads up to `n` bytes at `offset`; how many there were. None when the file has gone from its place meanwhile and was
+ * not kept open. */
+size_t trace_pread(struct trace *t, void *to, size_t n, uint64_t offset);
 
 /* trace_tables.c */
 bool trace_check_header(struct trace *t, char *why, size_t why_size);

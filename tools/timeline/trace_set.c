@@ -30,9 +30,8 @@ static void report_error(struct opening *o, const char *path, const char *why)
 /* Named twice, by a directory and by itself, say. */
 static bool is_there(const struct trace_set *set, const struct stat *st)
 {
-	struct stat other;
 	for (unsigned i = 0; i < set->count; i++)
-		if (fstat(set->trace[i]->fd, &other) == 0 && other.st_dev == st->st_dev && other.st_ino == st->st_ino)
+		if (set->trace[i]->dev == st->st_dev && set->trace[i]->ino == st->st_ino)
 			return true;
 	return false;
 }

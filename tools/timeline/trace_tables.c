@@ -85,7 +85,7 @@ bool trace_check_header(struct trace *t, char *why, size_t why_size)
 /* ---- the tables ---- */
 
 /* `n` elements at `offset`, in fresh memory with at least one element more, zeroed; NULL: said why. */
-static void *read_table(const struct trace *t, uint64_t offset, uint64_t n, size_t size, const char *name,
+static void *read_table(struct trace *t, uint64_t offset, uint64_t n, size_t size, const char *name,
 						char *why, size_t why_size)
 {
 	void *to = calloc((size_t)n + 1, size);
