@@ -122,6 +122,7 @@ void header_fill(struct timeline_header *h, const struct recording_setup *setup)
 	h->ranks = launcher.ranks;
 	h->local_rank = launcher.local_rank;
 	h->mode = setup->mode;
+	h->on_demand = setup->on_demand;
 	h->cupti_version = setup->cupti_version;
 	h->driver_version = setup->driver_version;
 	h->start_ns = header_now();

@@ -198,6 +198,7 @@ struct timeline_header {
 			uint32_t chunk_bytes, chunk_count;
 			uint64_t count[TIMELINE_COUNTS];
 			struct timeline_device device[TIMELINE_DEVICES];
+			uint32_t on_demand; /* 1: `turbo record` asked for it, 0: TURBO_TIMELINE did */
 		};
 		unsigned char bytes[TIMELINE_HEADER_BYTES];
 	};

@@ -28,6 +28,7 @@
 
 struct recording_setup {
 	enum timeline_mode mode;
+	bool on_demand; /* see record.h */
 	/* Where, made if only its last part is missing; "" or NULL: the working directory, else TMPDIR, else
 	 * /tmp. */
 	const char *dir;

@@ -127,7 +127,7 @@ static void start(uint32_t number)
 	} else if (session_on()) {
 		snprintf(why, sizeof(why), "it is recording already, into %.900s", recording_path());
 		answer(number, STATS_RECORD_REFUSED, why);
-	} else if (!session_start((enum timeline_mode)mode, dir, why, sizeof(why))) {
+	} else if (!session_start((enum timeline_mode)mode, true, dir, why, sizeof(why))) {
 		answer(number, STATS_RECORD_REFUSED, why);
 	} else {
 		request.running = number;

@@ -37,13 +37,14 @@ bool session_on(void)
 	return atomic_load_explicit(&on, memory_order_relaxed);
 }
 
-static bool open_file(const char *dir, char *why, size_t why_size)
+static bool open_file(bool on_demand, const char *dir, char *why, size_t why_size)
 {
 	static struct timeline_device device[TIMELINE_DEVICES];
 	int64_t mb = option_get(OPT_TIMELINE_MB);
 	int driver = 0;
 	struct recording_setup setup = {
 		.mode = mode,
+		.on_demand = on_demand,
 		.dir = dir,
 		.bytes = (uint64_t)(mb == OPTION_AUTO ? MB_AUTO : mb) << 20,
 		.least_bytes = (uint64_t)MB_LEAST << 20,
@@ -76,10 +77,10 @@ static void tell_clock(void)
 	}
 }
 
-bool session_start(enum timeline_mode wanted, const char *dir, char *why, size_t why_size)
+bool session_start(enum timeline_mode wanted, bool on_demand, const char *dir, char *why, size_t why_size)
 {
 	mode = wanted;
-	if (!cupti_bind(why, why_size) || !open_file(dir, why, why_size))
+	if (!cupti_bind(why, why_size) || !open_file(on_demand, dir, why, why_size))
 		return false;
 	if (!client_begin(why, why_size)) {
 		recording_close();

@@ -12,8 +12,8 @@
 
 #include "record.h"
 
-/* `dir`: see recording.h. false: nothing is recorded, `why` says why. */
-bool session_start(enum timeline_mode mode, const char *dir, char *why, size_t why_size);
+/* `dir`, `on_demand`: see recording.h. false: nothing is recorded, `why` says why. */
+bool session_start(enum timeline_mode mode, bool on_demand, const char *dir, char *why, size_t why_size);
 /* Ends in good order; what the program has launched and the device has not finished is lost, and counted. `exiting`:
  * CUPTI stays where it is. */
 void session_stop(bool exiting);

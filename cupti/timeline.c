@@ -151,7 +151,8 @@ static void cuda_ready(void)
 		return;
 	}
 	recording_read_environment();
-	if (mode != TIMELINE_MODE_OFF && !session_start(mode, option_text(OPT_TIMELINE_DIR), why, sizeof(why)))
+	if (mode != TIMELINE_MODE_OFF &&
+		!session_start(mode, false, option_text(OPT_TIMELINE_DIR), why, sizeof(why)))
 		log_warn("timeline: nothing is recorded: %s", why);
 	if (session_on())
 		exit_handler();

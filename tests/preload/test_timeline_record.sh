@@ -25,6 +25,8 @@ is "and warns of nothing" "" "$(cat "$work/record.err")"
 dump out
 is "it has what ran meanwhile" 1000 "$(number out kernel fill32)"
 is "and has ended" "ended yes" "$(grep ^ended "$work/out.dump")"
+is "a report says who asked" 1 "$("$turbo" report "$work/out" | grep -c '^  on demand, by turbo record; ')"
+is "in JSON, too" 1 "$("$turbo" report --json "$work/out" | grep -o '"on_demand": *true' | wc -l)"
 is "nothing in the program's folder" "" "$(files one)"
 # CUPTI goes at the next driver call.
 go one
@@ -97,6 +99,8 @@ TURBO_TIMELINE=kernel start own kernels=5 sync wait
 "$turbo" record "$pid" -d 1 >"$work/own.out" 2>"$work/own.err2"
 is "one that records already" 1 $?
 is "names its file" 1 "$(grep -c "it is recording already, into $(files own)" "$work/own.err2")"
+is "nobody asked for that" "1 1" "$("$turbo" report "$work/own" | grep -c '^  TURBO_TIMELINE=kernel, ') \
+$("$turbo" report --json "$work/own" | grep -o '"on_demand": *false' | wc -l)"
 CUDA_INJECTION64_PATH=/opt/tool.so start watched kernels=5 sync wait
 "$turbo" record "$pid" -d 1 >"$work/watched.out" 2>"$work/watched.err2"
 is "one that another tool watches" 1 $?

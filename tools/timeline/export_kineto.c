@@ -82,11 +82,12 @@ static void put_lost(struct kineto *k)
 	output_text(k->out, ", \"command\": ");
 	output_json(k->out, h->command);
 	output_format(k->out,
-				  ", \"mode\": \"%s\", \"overwritten\": %" PRIu64 ", \"cupti_lost\": %" PRIu64
-				  ", \"zero_time\": %" PRIu64 ", \"events_lost\": %" PRIu64 ", \"damaged\": %" PRIu64 "},\n",
-				  mode[h->mode], h->count[TIMELINE_COUNT_OVERWRITTEN], h->count[TIMELINE_COUNT_CUPTI_LOST],
-				  h->count[TIMELINE_COUNT_ZERO_TIME], h->count[TIMELINE_COUNT_EVENTS_LOST],
-				  trace_damaged(k->trace));
+				  ", \"mode\": \"%s\", \"on_demand\": %s, \"overwritten\": %" PRIu64
+				  ", \"cupti_lost\": %" PRIu64 ", \"zero_time\": %" PRIu64 ", \"events_lost\": %" PRIu64
+				  ", \"damaged\": %" PRIu64 "},\n",
+				  mode[h->mode], h->on_demand == 1 ? "true" : "false", h->count[TIMELINE_COUNT_OVERWRITTEN],
+				  h->count[TIMELINE_COUNT_CUPTI_LOST], h->count[TIMELINE_COUNT_ZERO_TIME],
+				  h->count[TIMELINE_COUNT_EVENTS_LOST], trace_damaged(k->trace));
 }
 
 static void put_head(struct kineto *k)

@@ -49,6 +49,7 @@ static void describe(struct pass *p, uint64_t origin)
 	r->ranks = h->ranks;
 	r->local_rank = h->local_rank;
 	r->mode = (enum timeline_mode)h->mode;
+	r->on_demand = h->on_demand == 1;
 	r->cupti_version = h->cupti_version;
 	r->driver_version = h->driver_version;
 	r->live = trace_live(p->trace);

@@ -172,6 +172,7 @@ struct report_rank {
 	uint32_t pid;
 	int rank, ranks, local_rank; /* -1 unknown */
 	enum timeline_mode mode;
+	bool on_demand; /* by turbo record, not by TURBO_TIMELINE */
 	uint32_t cupti_version, driver_version;
 	int64_t start, end; /* of the recording; it may begin before the first record */
 	bool ended;         /* in good order; else end means nothing */

@@ -154,6 +154,7 @@ static void put_header(struct json *j, const struct report_rank *r)
 	json_int(j, "ranks", r->ranks);
 	json_int(j, "local_rank", r->local_rank);
 	json_string(j, "mode", r->mode <= TIMELINE_MODE_LAUNCH ? mode[r->mode] : "unknown");
+	json_bool(j, "on_demand", r->on_demand);
 	json_string(j, "libturbo", r->version);
 	json_uint(j, "cupti_version", r->cupti_version);
 	json_uint(j, "driver_version", r->driver_version);

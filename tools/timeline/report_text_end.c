@@ -169,8 +169,12 @@ void text_recording(const struct text *t)
 		const struct report_rank *r = &t->r->rank[i];
 		char text[120];
 		versions(r, text, sizeof(text));
-		snprintf(line, sizeof(line), "TURBO_TIMELINE=%s, %s",
-				 r->mode <= TIMELINE_MODE_LAUNCH ? mode[r->mode] : "?", text);
+		if (r->on_demand)
+			snprintf(line, sizeof(line), "on demand, by turbo record%s; %s",
+					 r->mode == TIMELINE_MODE_LAUNCH ? " --launch" : "", text);
+		else
+			snprintf(line, sizeof(line), "TURBO_TIMELINE=%s, %s",
+					 r->mode <= TIMELINE_MODE_LAUNCH ? mode[r->mode] : "?", text);
 		if (strcmp(line, last))
 			text_paragraph(t, "  ", 2, line);
 		memcpy(last, line, sizeof(last));

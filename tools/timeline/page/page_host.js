@@ -120,7 +120,7 @@ function showFacts(model) {
 		['GPUs', some(model.lanes.map((l) => l.device))],
 		['First record', num(report.origin_ns) > 0 ? began.toISOString().replace('T', ' ').replace('Z', ' UTC') : NONE],
 		['Time', `${timeText(model.lanes.length ? model.end - model.start : 0)}${report.window?.asked ? ', as asked for' : ''}`],
-		['Mode', some(ranks.map((r) => r.mode))],
+		['Mode', some(ranks.map((r) => (r.on_demand ? `${r.mode}, on demand by turbo record` : r.mode)))],
 		['Records', countText(sumOf(ranks, (r) => r.records))],
 		['CUPTI', some(ranks.map((r) => cuptiText(num(r.cupti_version))))],
 		['Driver', some(ranks.map((r) => driverText(num(r.driver_version))))],
