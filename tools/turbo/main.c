@@ -64,7 +64,8 @@ const struct command commands[] = {
 		"\n"
 		"The processes must run with libturbo and have used CUDA; TURBO_TIMELINE need not be set. The\n"
 		"names of the files are printed, for turbo report and turbo export. Status 1 says that a\n"
-		"process could not be recorded, and why.\n",
+		"process could not be recorded, and why. The recording ends with this command, even when that\n"
+		"is killed; one that is not answered takes back what it asked for.\n",
 	},
 	{
 		"replay",
@@ -116,7 +117,8 @@ const struct command commands[] = {
 		"A DIR stands for the *.timeline files in it; all files make one report, one row a process.\n"
 		"A file may be of a process that still runs, or was killed. One that cannot be read is named,\n"
 		"the others are reported, and the status is 1. Busy, idle, compute, communication and overlap\n"
-		"are as Holistic Trace Analysis defines them. TURBO_TIMELINE=kernel records a timeline.\n",
+		"are as Holistic Trace Analysis defines them. TURBO_TIMELINE=kernel and turbo record make\n"
+		"timelines.\n",
 	},
 	{
 		"stats",
