@@ -19,11 +19,19 @@
 #define ACT_GRACE_S 80
 #define ACT_ABORT_S 8 /* deadline of the abort */
 
-/* Hook bodies ask: the result to answer with in place of ncclSuccess, 0: none. One load. Any thread. */
+/* Before anything is acted on; off until then, and each of the functions below one load. */
+void act_start(void);
+
+/*
+ * Hook bodies ask: the result to answer ncclCommGetAsyncError with, 0: none, the real call says. Of a handle that
+ * libturbo has aborted it is never 0, and no real call may be made with it: whatever moves data answers it, too.
+ * Any thread.
+ */
 int act_async_error(const void *comm);
 /* The text for ncclGetLastError, or NULL. Lives for ever. */
 const char *act_last_error(const void *comm);
-/* true: libturbo has aborted it, so abort, destroy, finalize and revoke answer ncclSuccess and do nothing. */
+/* true: libturbo has aborted it, so abort, destroy, finalize and revoke answer ncclSuccess and do nothing. Asked after
+ * flight_comm_ending(), which keeps libturbo off it from then on. */
 bool act_tombstone(const void *comm);
 
 /* The watch's thread: a verdict that acts stands on this communicator; `line` is copied. */

@@ -72,6 +72,9 @@ void flight_comm_ending(void *handle, enum flight_state state);
 
 /* The place of a handle, or NULL. */
 struct flight_comm *flight_comm_of(const void *handle);
+/* The handle of a place, NULL when it has none (any more), and an address in the code that made it: names the copy
+ * of NCCL. act.c. */
+void *flight_comm_handle(const struct flight_comm *comm, const void **caller);
 /* What this process's file is a copy of, or NULL: nothing is recorded. Lives as long as the process. */
 struct flight_page *flight_page(void);
 

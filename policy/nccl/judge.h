@@ -41,7 +41,8 @@ struct judge_process {
 	uint64_t life_since;  /* when it was first seen so */
 	uint64_t cpu_changed; /* its process tree last used CPU time, */
 	uint64_t io_changed;  /* or read or wrote anything */
-	bool children;        /* it has child processes */
+	bool children;        /* it waits for a child process, or has one that runs another program */
+	bool locked;          /* it waits for a lock that another process may hold */
 	int exit_signal;      /* of a dead one: the signal, 0 none, -1 not known */
 };
 
@@ -60,6 +61,7 @@ struct judge_member {
 
 struct judge_world {
 	uint64_t now;
+	uint64_t watched; /* from then on without a gap: nothing counts as older. 0: one look */
 	uint32_t processes, members;
 	const struct judge_process *process;
 	const struct judge_member *member;
