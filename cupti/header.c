@@ -9,6 +9,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "options.h"
 #include "stats_file.h"
 #include "stats_leftovers.h"
 
@@ -112,6 +113,17 @@ static void fill_devices(struct timeline_header *h, const struct timeline_device
 	h->device_count = count;
 }
 
+/* A report advises nothing that is in force already. */
+static void fill_options(char *to, size_t size)
+{
+	static const enum option_id told[] = {OPT_COPY, OPT_DEVMEM, OPT_DEVMEM_CACHE_MB};
+	size_t used = 0;
+
+	for (size_t i = 0; i < sizeof(told) / sizeof(told[0]) && used < size; i++)
+		used += (size_t)snprintf(to + used, size - used, "%s%s=%s", i ? " " : "", option_table[told[i]].name,
+								 option_text(told[i]));
+}
+
 void header_fill(struct timeline_header *h, const struct recording_setup *setup)
 {
 	if (!launcher.read)
@@ -134,5 +146,6 @@ void header_fill(struct timeline_header *h, const struct recording_setup *setup)
 		*c = *c == '/' ? '_' : *c;
 	snprintf(h->version_text, sizeof(h->version_text), "%s", TURBO_VERSION);
 	stats_read_command(h->command, sizeof(h->command));
+	fill_options(h->options, sizeof(h->options));
 	fill_devices(h, setup->device, setup->device_count);
 }

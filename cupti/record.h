@@ -104,6 +104,10 @@ struct timeline_entry {
 			uint32_t runtime;  /* 1: a runtime call, 0: a driver call */
 		} api;
 		struct {
+			uint32_t id;     /* enum event_id of the libturbo that recorded it */
+			uint32_t device; /* of a staged copy: CUDA's index + 1; 0: not known */
+		} event;
+		struct {
 			uint32_t communicator; /* number in this process, from 1 */
 			uint32_t rank, ranks;
 			uint32_t type; /* ncclDataType_t */
@@ -199,6 +203,7 @@ struct timeline_header {
 			uint64_t count[TIMELINE_COUNTS];
 			struct timeline_device device[TIMELINE_DEVICES];
 			uint32_t on_demand; /* 1: `turbo record` asked for it, 0: TURBO_TIMELINE did */
+			char options[256]; /* libturbo's in force that a reader should know: "TURBO_COPY=on ..." */
 		};
 		unsigned char bytes[TIMELINE_HEADER_BYTES];
 	};

@@ -38,7 +38,8 @@ static void put(const struct event *e)
 		entry.collective.type = e->type;
 		nccl_comm_ranks(e->detail, &entry.collective.rank, &entry.collective.ranks);
 	} else {
-		entry.words[0] = e->id;
+		entry.event.id = e->id;
+		entry.event.device = e->detail;
 	}
 	r.entry = recording_entry(&entry, e->name ? e->name : names[e->id]);
 	r.lane = recording_lane(&lane, NULL);

@@ -26,7 +26,7 @@ struct event {
 	uint32_t id;     /* enum event_id */
 	uint32_t thread; /* Linux thread id */
 	/* Of collectives: number in the communicator (sends and receives apart), communicator's number
-	 * (nccl_comm.h), and ncclDataType_t, below 65536. */
+	 * (nccl_comm.h), and ncclDataType_t, below 65536. Of staged copies `detail` is the device's index + 1. */
 	uint32_t sequence, detail, type;
 	const char *name; /* NULL: the name in events.def; else a string that lives for ever */
 	bool failed;

@@ -120,6 +120,20 @@ static bool failed(CUresult r)
 	return false;
 }
 
+static void tell(const struct copy_call *call, int device, uint64_t since)
+{
+	uint64_t now = events_now();
+	struct event e = {
+		.start = since,
+		.duration = now > since ? now - since : 0, /* the clock may be set back */
+		.value = call->bytes,
+		.id = call->dir == COPY_H2D ? EVENT_COPY_H2D : EVENT_COPY_D2H,
+		.thread = events_thread(),
+		.detail = (uint32_t)device + 1,
+	};
+	events_tell(&e);
+}
+
 static bool staged(const struct copy_call *call, struct copy_ring *ring, CUresult *status)
 {
 	uint64_t since = clock_ns(), told_since = events_begin();
@@ -141,7 +155,8 @@ static bool staged(const struct copy_call *call, struct copy_ring *ring, CUresul
 	if (!ok)
 		return failed(r);
 	count_staged(call, since);
-	events_end(call->dir == COPY_H2D ? EVENT_COPY_H2D : EVENT_COPY_D2H, told_since, call->bytes, false);
+	if (told_since)
+		tell(call, ring->device, told_since);
 	*status = CUDA_SUCCESS;
 	return true;
 }

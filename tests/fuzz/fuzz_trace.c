@@ -117,7 +117,7 @@ static void report_all(struct trace *t)
 		const struct report_options o = {.window_end = round ? (last - first) / 2 : 0};
 		struct report *r = report_make(two, 1 + round, &o);
 		MUST(r);
-		report_text(r, nowhere, REPORT_UTF8);
+		report_text(r, nowhere, REPORT_UTF8, round ? 180 : 0);
 		report_json(r, nowhere);
 		report_free(r);
 	}

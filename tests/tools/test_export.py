@@ -92,7 +92,7 @@ def check_filters(folder):
     first = min(e["ts"] for e in spans(everything))
     export(file, "-o", out, "--kind", "copy,sync")
     assert {e["cat"] for e in spans(load(out))} == {"gpu_memcpy", "cuda_sync"}
-    export(file, "-o", out, "--window", "0.02..0.03")
+    export(file, "-o", out, "--window", "20ms..0.03s")
     want = [e for e in spans(everything) if e["ts"] < first + 30000 and e["ts"] + e["dur"] > first + 20000]
     assert len(want) > 50 and len(spans(load(out))) == len(want)
     export(file, "-o", out, "--window", "0.02..")
@@ -125,8 +125,8 @@ def check_ranks(folder):
 
 
 def check_usage():
-    for arguments, text in (([], "which timeline"), (["x", "--window", "3"], "START..END"), (["x", "--window", "2..1"], "empty"),
-                            (["x", "--window", "a..1"], "begin with a number"), (["x", "--kind", "kernels"], "no kind 'kernels'"),
+    for arguments, text in (([], "which timeline"), (["x", "--window", "3"], "START..END"), (["x", "--window", "2..1"], "ends before it begins"),
+                            (["x", "--window", "a..1"], "two times"), (["x", "--window", "nan..1"], "two times"), (["x", "--kind", "kernels"], "no kind 'kernels'"),
                             (["x", "--rank", "-1"], "not a rank"), (["x", "--format", "csv"], "no format 'csv'"),
                             (["x", "-o"], "needs a value"), (["x", "-o", "a.txt"], "say --format"), (["x", "--wat"], "--wat"),
                             (["x", "-o", "a.json", "--format", "perfetto"], "not the name of a file in that format")):

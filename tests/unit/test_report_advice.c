@@ -1,56 +1,7 @@
 /* test_report_advice.c - each rule of the advice: where it must speak, and where it must not. */
-#include "report_fixture.h"
+#include "advice_fixture.h"
 
-#include "tools/timeline/advice.h"
-
-#define COMPUTE "_Z4axpyifPfS_"
 #define NCCL "ncclDevKernel_AllReduce_Sum_f32_RING_LL"
-
-/* The finding, or NULL. Every finding of the report is whole. */
-static const struct report_finding *finding(const struct report *r, const char *id)
-{
-	const struct report_finding *found = NULL;
-	for (unsigned i = 0; i < r->findings; i++) {
-		const struct report_finding *f = &r->finding[i];
-		assert_true(*f->title && *f->evidence && *f->fix && f->option);
-		assert_true(f->cost >= 0 && f->cost <= 1);
-		assert_true(f->rank >= -1 && f->rank < (int)r->ranks);
-		if (!strcmp(f->id, id))
-			found = f;
-	}
-	return found;
-}
-
-/* Makes a scene whose report has the finding when `bad`, and has it not otherwise. */
-typedef void scene_of(struct scene *s, bool bad);
-
-/* The report on the bad scene; the good one has been looked at. */
-static struct report *speaks(const char *id, scene_of *make)
-{
-	struct scene s = scene();
-	make(&s, false);
-	struct report *r = report_of(&s);
-	if (finding(r, id))
-		fail_msg("%s: said of a good timeline: %s", id, finding(r, id)->evidence);
-	report_free(r);
-	s = scene();
-	make(&s, true);
-	r = report_of(&s);
-	if (!finding(r, id))
-		fail_msg("%s: not said", id);
-	return r;
-}
-
-static void check(const char *id, scene_of *make, const char *evidence, double cost)
-{
-	struct report *r = speaks(id, make);
-	const struct report_finding *f = finding(r, id);
-	if (!strstr(f->evidence, evidence))
-		fail_msg("%s: '%s' is not in '%s'", id, evidence, f->evidence);
-	if (f->cost < cost - 0.005 || f->cost > cost + 0.005)
-		fail_msg("%s: costs %f, not %f", id, f->cost, cost);
-	report_free(r);
-}
 
 /* ---- host ---- */
 
@@ -75,32 +26,6 @@ static void test_pageable_copies(void **state)
 	assert_non_null(strstr(f->option, "TURBO_COPY=on"));
 	assert_true(f->cost > 0.24 && f->cost < 0.26 && f->severity == REPORT_BAD && f->rank == -1);
 	report_free(r);
-}
-
-static void input_scene(struct scene *s, bool bad)
-{
-	for (uint64_t i = 0; i < 20; i++) {
-		copy(s, s->a, HTOD, PINNED, 10 * MB, 1000 * i, 1000 * i + 100);
-		kernel(s, s->a, COMPUTE, 1000 * i + 100, 1000 * i + (bad ? 700 : 1000));
-	}
-}
-
-/* The first batches are waited for anywhere. */
-static void first_input_scene(struct scene *s, bool bad)
-{
-	for (uint64_t i = 0; i < 20; i++) {
-		bool late = bad ? i < 6 : i < 4;
-		copy(s, s->a, HTOD, PINNED, 10 * MB, 1000 * i, 1000 * i + 100);
-		kernel(s, s->a, COMPUTE, 1000 * i + 100, 1000 * i + (late ? 500 : 1000));
-	}
-}
-
-static void test_input_starvation(void **state)
-{
-	(void)state;
-	check("input-starvation", first_input_scene, "Before 6 copies", 0.15);
-	check("input-starvation", input_scene, "19 copies to the device it was idle, 5.70 ms in all, 300 us each",
-		  0.289);
 }
 
 /* Gaps before kernels, not before copies. */
@@ -156,23 +81,6 @@ static void test_synchronisation(void **state)
 	(void)state;
 	check("synchronisation", few_syncs_scene, "cuCtxSynchronize, 20 times", 0.487);
 	check("synchronisation", sync_scene, "Most waits: cuStreamSynchronize, 50 times", 0.098);
-}
-
-static void churn_scene(struct scene *s, bool bad)
-{
-	for (uint64_t i = 0; i < 50; i++) {
-		kernel(s, s->a, COMPUTE, 1000 * i, 1000 * i + 990);
-		/* The good one allocates too, as it starts. */
-		uint64_t at = bad ? 1000 * i : 100 * i;
-		on_host(s, TIMELINE_EVENT, "device memory from the driver", at + 10, at + 60, 2 * MB);
-		on_host(s, TIMELINE_EVENT, "device memory to the driver", at + 60, at + 90, 2 * MB);
-	}
-}
-
-static void test_allocation_churn(void **state)
-{
-	(void)state;
-	check("allocation-churn", churn_scene, "50 allocations (100 MB) and 50 frees", 0.08);
 }
 
 /* ---- device ---- */
@@ -239,7 +147,7 @@ static void test_exposed_communication(void **state)
 {
 	(void)state;
 	check("exposed-communication", exposed_scene,
-		  "20.0 ms of communication, 15.0 ms of it without any compute; overlap 25 %", 0.3);
+		  "20.0 ms of communication, 15.0 ms of it communication alone; overlap 25 %", 0.3);
 }
 
 static void small_scene(struct scene *s, bool bad)
@@ -284,7 +192,8 @@ static void test_straggler(void **state)
 		const struct report_finding *f = finding(r, "straggler");
 		assert_non_null(f);
 		assert_int_equal(f->rank, 2);
-		assert_non_null(strstr(f->evidence, "50 % longer"));
+		if (!strstr(f->evidence, kernels ? "50.0 % longer" : "49.9 % longer"))
+			fail_msg("%s", f->evidence);
 		assert_non_null(strstr(f->fix, kernels ? "nvidia-smi" : "data loader"));
 		assert_true(f->cost > 0.32 && f->cost < 0.34);
 		/* The others wait: more overlap would not help them. */
@@ -358,35 +267,12 @@ static void test_order(void **state)
 	report_free(r);
 }
 
-/* What libturbo does not have is not offered. */
-static void test_options_exist(void **state)
-{
-	static const char *const have[] = {
-#define OPTION(id, name, ...) name,
-#include "shim/options.def"
-#undef OPTION
-	};
-	(void)state;
-	for (const struct advice_rule *rule = advice_host_rules; rule->id; rule++) {
-		if (strcmp(rule->id, "input-starvation"))
-			continue;
-		bool exists = false;
-		for (size_t i = 0; i < sizeof(have) / sizeof(have[0]); i++)
-			exists |= !strcmp(have[i], rule->option);
-		struct report *r = speaks("input-starvation", input_scene);
-		assert_int_equal(*finding(r, "input-starvation")->option != '\0', exists);
-		report_free(r);
-	}
-}
-
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_pageable_copies),
-		cmocka_unit_test(test_input_starvation),
 		cmocka_unit_test(test_tiny_kernels),
 		cmocka_unit_test(test_synchronisation),
-		cmocka_unit_test(test_allocation_churn),
 		cmocka_unit_test(test_fp32),
 		cmocka_unit_test(test_convolution_layout),
 		cmocka_unit_test(test_convolution_algorithm),
@@ -397,7 +283,6 @@ int main(void)
 		cmocka_unit_test(test_out_of_memory),
 		cmocka_unit_test(test_nothing_to_say),
 		cmocka_unit_test(test_order),
-		cmocka_unit_test(test_options_exist),
 	};
 	return cmocka_run_group_tests(tests, make_dir, remove_dir);
 }

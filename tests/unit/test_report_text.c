@@ -2,6 +2,7 @@
 #include "report_fixture.h"
 
 #include "tools/timeline/metrics.h"
+#include "tools/timeline/text.h"
 #include "tools/timeline/units.h"
 
 /* ---- names ---- */
@@ -17,7 +18,7 @@ static void test_short_names(void **state)
 		{"void at::native::elementwise_kernel<128, 2, at::native::gpu_kernel_impl_nocast<at::native::"
 		 "direct_copy_kernel_cuda(at::TensorIteratorBase&)::{lambda()#3}::operator()() const::{lambda(float)#1}>("
 		 "at::TensorIteratorBase&)::{lambda(int)#1}>(int)",
-		 "elementwise_kernel<128, 2, gpu_kernel_impl_nocast<direct_copy_kernel_cuda>>"},
+		 "elementwise_kernel<128, 2, direct_copy_kernel_cuda>"},
 		{"void at::native::reduce_kernel<512, at::native::sum_functor<float>::operator()(int)::{lambda(float)#1}>(int)",
 		 "reduce_kernel<512, sum_functor<float>>"},
 		{"void at::native::(anonymous namespace)::f<(bool)1, unsigned int, (anonymous namespace)::X>(int)",
@@ -46,6 +47,49 @@ static void test_short_names(void **state)
 		assert_string_equal(have, row[i].want);
 		free(have);
 	}
+}
+
+/* In a column there remains what tells one kernel from another. */
+static void test_names_in_columns(void **state)
+{
+	static const struct {
+		const char *name;
+		int width;
+		const char *want;
+	} row[] = {
+		{"k<1, 2>", 48, "k<1, 2>"},
+		{"vectorized_elementwise_kernel<4, CUDAFunctor_add<float>, array<char*, 3ul>>", 48,
+		 "vectorized_ele..._kernel<CUDAFunctor_add<float>>"},
+		{"vectorized_elementwise_kernel<4, CUDAFunctor_add<float>, array<char*, 3ul>>", 60,
+		 "vectorized_elementwise_kernel<CUDAFunctor_add<float>>"},
+		{"vectorized_elementwise_kernel<4, CUDAFunctor_add<float>, array<char*, 3ul>>", 80,
+		 "vectorized_elementwise_kernel<4, CUDAFunctor_add<float>, array<char*, 3ul>>"},
+		{"vectorized_elementwise_kernel<4, BUnaryFunctor<float, float, float, MulFunctor<float>>, array<char*, 2ul>>",
+		 48, "vectorized_e...kernel<BUnaryFunctor<MulFunctor>>"},
+		{"reduce_kernel<512, 1, ReduceOp<float, func_wrapper_t<float, sum_functor<...>>, unsigned int, float, 4, 4>>",
+		 48, "reduce_kernel<sum_functor>"},
+		{"multi_tensor_apply_kernel<TensorListMetadata<4>, FusedAdamMathFunctor<float, 4>, float const*>", 48,
+		 ""},
+		{"elementwise_kernel<128, 2, a_very_long_name_of_a_functor_that_fits_in_no_column<float>>", 48, ""},
+		{"sm90_xmma_gemm_bf16bf16_bf16f32_f32_tn_n_tilesize128x128x64_cublas", 48, ""},
+		{"k<k<k<k<k<k<k<k<k<k<1, 2, 3, 4, 5, 6, 7>>>>>>>>>>, 1, 2, 3, 4, 5, 6, 7, 8, 9>", 30, ""},
+		{"softmax<softmax<float>, float, float, float, float, float, float, float, float, float>", 26, ""},
+		{"kernel_that_is_long_enough<float, double, int, long, 1, 2, 3, 4>", 40,
+		 "kernel_that_is_long_enough"},
+	};
+	(void)state;
+	for (size_t i = 0; i < sizeof(row) / sizeof(row[0]); i++) {
+		char have[300];
+		text_kernel(row[i].name, row[i].width, have, sizeof(have));
+		assert_true((int)strlen(have) <= row[i].width);
+		if (*row[i].want)
+			assert_string_equal(have, row[i].want);
+	}
+	char have[300];
+	text_kernel(row[6].name, 48, have, sizeof(have));
+	assert_non_null(strstr(have, "FusedAdam"));
+	text_kernel(row[7].name, 48, have, sizeof(have));
+	assert_non_null(strstr(have, "<a_very_long_name"));
 }
 
 static uint32_t random_state = 1;
@@ -82,8 +126,10 @@ static void test_any_name(void **state)
 		char name[600] = "";
 		for (uint32_t k = random_below(30); k; k--)
 			strcat(name, piece[random_below(sizeof(piece) / sizeof(piece[0]))]);
-		char *have = kernel_short_name(name);
+		char *have = kernel_short_name(name), fitted[1100];
 		assert_true(strlen(have) <= 2 * strlen(name) + 8);
+		text_kernel(have, 26 + (int)random_below(100), fitted, sizeof(fitted));
+		assert_true(strlen(fitted) <= 126);
 		free(have);
 		kernel_traits(name);
 		kernel_category(name);
@@ -244,7 +290,7 @@ static void check_text(const struct report *r, unsigned style)
 	char *text = NULL;
 	size_t size;
 	FILE *to = open_memstream(&text, &size);
-	report_text(r, to, style);
+	report_text(r, to, style, 0);
 	fclose(to);
 	assert_true((strchr(text, '\033') != NULL) == (style & REPORT_COLOUR));
 	for (char *line = text; *line && !(style & REPORT_COLOUR);) {
@@ -295,7 +341,7 @@ static void test_sections(void **state)
 	kernel(&s, s.a, "_Z4axpyifPfS_", 0, 100);
 	struct report *r = report_of(&s);
 	FILE *to = open_memstream(&text, &size);
-	report_text(r, to, 0);
+	report_text(r, to, 0, 0);
 	fclose(to);
 	assert_non_null(strstr(text, "GPU: busy 100 %"));
 	assert_non_null(strstr(text, "KERNELS"));
@@ -311,10 +357,11 @@ static void test_sections(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_short_names), cmocka_unit_test(test_any_name),
-		cmocka_unit_test(test_categories),  cmocka_unit_test(test_traits),
-		cmocka_unit_test(test_units),       cmocka_unit_test(test_percentiles),
-		cmocka_unit_test(test_text_fits),   cmocka_unit_test(test_sections),
+		cmocka_unit_test(test_short_names), cmocka_unit_test(test_names_in_columns),
+		cmocka_unit_test(test_any_name),    cmocka_unit_test(test_categories),
+		cmocka_unit_test(test_traits),      cmocka_unit_test(test_units),
+		cmocka_unit_test(test_percentiles), cmocka_unit_test(test_text_fits),
+		cmocka_unit_test(test_sections),
 	};
 	return cmocka_run_group_tests(tests, make_dir, remove_dir);
 }

@@ -127,7 +127,9 @@ static void test_gap_without_end(void **state)
 		trace_build_close(s.b);
 	}
 	r = report_with(&(struct report_options){0});
-	assert_int_equal(r->rank[0].gap_ns, 900 * US); /* the other rank went on */
+	assert_int_equal(r->rank[0].gap_ns, 0); /* the other rank went on, this one's time has ended */
+	assert_int_equal(r->rank[0].gap_after_ns, 900 * US);
+	assert_int_equal(r->rank[0].gpu[0].time.unseen_ns, 0);
 	report_free(r);
 }
 
@@ -143,6 +145,7 @@ static void test_many_gaps(void **state)
 		gap(&s, 1000 * i, 1000 * i + length);
 		sum += length;
 	}
+	kernel(&s, s.a, COMPUTE, 201000, 201001);
 	struct report *r = report_of(&s);
 	const struct report_rank *k = &r->rank[0];
 	assert_int_equal(k->gap_count, 200);

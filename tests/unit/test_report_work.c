@@ -192,6 +192,8 @@ static void test_steps_and_gaps(void **state)
 	struct report *r = report_of(&s);
 	const struct report_steps *t = &r->rank[0].gpu[0].steps;
 	assert_true(t->count == 10 && t->unseen == 1 && t->slow == 0);
+	assert_int_equal(t->unseen_at[0], 6);
+	assert_true(t->covered > 0.8 && t->covered <= 1);
 	assert_true(t->max_ns < 2 * t->median_ns && t->start[10] - t->start[0] > 50000 * US);
 	report_free(r);
 }
@@ -220,6 +222,67 @@ static void test_no_steps(void **state)
 		at = step(&s, at, 2, 20);
 	r = report_of(&s);
 	assert_int_equal(r->rank[0].gpu[0].steps.count, 0);
+	report_free(r);
+}
+
+/* Bursts of uploads are no steps, however regular they are and wherever they lie; nor are copies alone. */
+static void test_uploads_are_no_steps(void **state)
+{
+	struct scene s = scene();
+	(void)state;
+	for (uint64_t burst = 0; burst < 3; burst++)
+		for (uint64_t i = 0; i < 30; i++) {
+			uint64_t at = 400000 * burst + 1000 * i;
+			copy(&s, s.a, HTOD, PAGEABLE, MB, at, at + 300);
+			for (uint64_t k = 0; k < 5; k++)
+				kernel(&s, s.a, "_Z4castv", at + 300 + 60 * k, at + 350 + 60 * k);
+			copy(&s, s.a, DTOD, 0, MB, at + 700, at + 710);
+			kernel(&s, s.a, "_Z4initv", at + 750, at + 760);
+		}
+	struct report *r = report_of(&s);
+	assert_int_equal(r->rank[0].gpu[0].steps.count, 0);
+	report_free(r);
+	s = scene();
+	for (uint64_t i = 0; i < 100; i++) {
+		copy(&s, s.a, HTOD, PAGEABLE, MB, 1000 * i, 1000 * i + 300);
+		for (uint64_t k = 0; k < 6; k++)
+			copy(&s, s.a, DTOD, 0, MB, 1000 * i + 300 + 50 * k, 1000 * i + 340 + 50 * k);
+	}
+	r = report_of(&s);
+	assert_int_equal(r->rank[0].gpu[0].steps.count, 0);
+	report_free(r);
+	s = scene(); /* but pauses and gaps of the recording take nothing away from a loop */
+	uint64_t at = 0;
+	for (int i = 0; i < 40; i++) {
+		at = step(&s, at, 4, 20) + (i % 10 == 9 ? 2000000 : 0);
+		if (i == 15)
+			gap(&s, at, at + 3000000);
+		at += i == 15 ? 3000000 : 0;
+	}
+	r = report_of(&s);
+	assert_true(r->rank[0].gpu[0].steps.count == 39 && r->rank[0].gpu[0].steps.covered > 0.8);
+	report_free(r);
+}
+
+/* More gaps than are listed by their length: no step that spans one has a length. */
+static void test_steps_and_many_gaps(void **state)
+{
+	struct scene s = scene();
+	uint64_t at = 0;
+	(void)state;
+	for (int i = 0; i < 301; i++) {
+		at = step(&s, at, 2, 20);
+		if (i % 3 == 1) {
+			gap(&s, at, at + 900 + (uint64_t)i % 7);
+			at += 1000;
+		}
+	}
+	struct report *r = report_of(&s);
+	const struct report_steps *t = &r->rank[0].gpu[0].steps;
+	assert_true(r->rank[0].gap_count == 100 && r->rank[0].gaps == REPORT_GAPS);
+	assert_true(t->count == 300 && t->unseen == 100 && t->max_ns == t->min_ns);
+	for (unsigned i = 0; i < t->unseen; i++)
+		assert_int_equal(t->unseen_at[i], 3 * i + 1);
 	report_free(r);
 }
 
@@ -317,6 +380,8 @@ int main(void)
 		cmocka_unit_test(test_steps),
 		cmocka_unit_test(test_steps_and_gaps),
 		cmocka_unit_test(test_no_steps),
+		cmocka_unit_test(test_uploads_are_no_steps),
+		cmocka_unit_test(test_steps_and_many_gaps),
 		cmocka_unit_test(test_straggler),
 		cmocka_unit_test(test_no_straggler_without_communication),
 		cmocka_unit_test(test_ranks_on_one_clock),

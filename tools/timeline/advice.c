@@ -22,6 +22,14 @@ static bool option_exists(const char *name)
 	return false;
 }
 
+bool advice_in_force(const struct advice_case *c, const char *option, const char *value)
+{
+	char pair[128];
+	int n = snprintf(pair, sizeof(pair), "%s=%s", option, value);
+	const char *at = strstr(c->rank->options, pair);
+	return at && (at == c->rank->options || at[-1] == ' ') && (at[n] == ' ' || !at[n]);
+}
+
 static void found(struct report *r, const struct advice_rule *rule, const struct advice_case *c, double cost)
 {
 	r->finding = metrics_grow(r->finding, r->findings + 1, sizeof(*r->finding));
@@ -39,9 +47,10 @@ static void found(struct report *r, const struct advice_rule *rule, const struct
 	if (f->severity < rule->severity)
 		f->severity = rule->severity;
 	rule->say(c, f);
-	f->option = rule->option && option_exists(rule->option)
-					? metrics_text("%s%s", rule->option, rule->option_text)
-					: metrics_text("%s", "");
+	if (rule->option && option_exists(rule->option))
+		f->option = rule->offer ? rule->offer(c) : metrics_text("%s%s", rule->option, rule->option_text);
+	if (!f->option)
+		f->option = metrics_text("%s", "");
 }
 
 static void apply(struct report *r, const struct advice_rule *rule)
@@ -76,10 +85,11 @@ static int by_cost(const void *a, const void *b)
 
 void advice_give(struct report *r)
 {
-	for (const struct advice_rule *rule = advice_host_rules; rule->id; rule++)
-		apply(r, rule);
-	for (const struct advice_rule *rule = advice_device_rules; rule->id; rule++)
-		apply(r, rule);
+	static const struct advice_rule *const all[] = {advice_host_rules, advice_device_rules,
+													advice_recording_rules};
+	for (size_t i = 0; i < sizeof(all) / sizeof(all[0]); i++)
+		for (const struct advice_rule *rule = all[i]; rule->id; rule++)
+			apply(r, rule);
 	if (r->findings)
 		qsort(r->finding, r->findings, sizeof(*r->finding), by_cost);
 }

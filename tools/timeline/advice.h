@@ -27,10 +27,15 @@ struct advice_rule {
 	enum report_severity severity; /* at least; 10 % of the window is bad, 3 % a warning */
 	const char *option;            /* libturbo's, and … */
 	const char *option_text;       /* … what it does; only said by a libturbo that has it */
+	/* Or what is said of `option`, which depends: owned by the caller; NULL: nothing. */
+	char *(*offer)(const struct advice_case *c);
 };
 
-/* advice_host.c: copies, input, launches, waits, allocations. advice_device.c: kernels, communication, memory. Ended
- * by a rule without id. */
-extern const struct advice_rule advice_host_rules[], advice_device_rules[];
+/* Whether libturbo recorded with the option at this value; false where that is not known. */
+bool advice_in_force(const struct advice_case *c, const char *option, const char *value);
+
+/* advice_host.c: copies, input, launches, waits, allocations. advice_device.c: kernels, communication, memory.
+ * advice_recording.c: what the report is about at all. Ended by a rule without id. */
+extern const struct advice_rule advice_host_rules[], advice_device_rules[], advice_recording_rules[];
 
 #endif

@@ -80,7 +80,7 @@ static void exposed_say(const struct advice_case *c, struct report_finding *f)
 	const struct report_time *t = &c->gpu->time;
 	f->title = metrics_text("Communication is not hidden behind compute");
 	f->evidence = metrics_text(
-		"%s of communication, %s of it without any compute; overlap %s.",
+		"%s of communication, %s of it communication alone; overlap %s.",
 		units_time((double)t->category_ns[REPORT_COMMUNICATION]).s,
 		units_time((double)t->exposed_ns[REPORT_COMMUNICATION]).s,
 		units_share(units_ratio((double)t->overlap_ns, (double)t->category_ns[REPORT_COMMUNICATION])).s);
@@ -159,9 +159,9 @@ static void straggler_say(const struct advice_case *c, struct report_finding *f)
 	bool slow_kernels = compute - other_compute >= idle - other_idle;
 	f->title = metrics_text("One rank is slower, and the others wait for it");
 	f->evidence = metrics_text(
-		"Without waiting for others it needs %s longer for a step than the median rank: it computes "
+		"Without waiting for others it needs %.1f %% longer for a step than the median rank: it computes "
 		"for %s of the time (others %s) and is idle for %s (others %s).",
-		units_share(c->report->straggler_excess).s, units_share(compute).s, units_share(other_compute).s,
+		100 * c->report->straggler_excess, units_share(compute).s, units_share(other_compute).s,
 		units_share(idle).s, units_share(other_idle).s);
 	f->fix = metrics_text(
 		"%s",
@@ -218,15 +218,22 @@ static void full_say(const struct advice_case *c, struct report_finding *f)
 		"gradient accumulation; activation checkpointing.");
 }
 
+static char *full_offer(const struct advice_case *c)
+{
+	if (advice_in_force(c, "TURBO_DEVMEM", "stream"))
+		return NULL;
+	return metrics_text("%s", "TURBO_DEVMEM=stream keeps fragmentation low.");
+}
+
 const struct advice_rule advice_device_rules[] = {
-	{"fp32-matmul", 0.03, fp32_cost, fp32_say, REPORT_NOTE, "TURBO_MATH", "=tf32 sets both switches."},
-	{"convolution-layout", 0.02, layout_cost, layout_say, REPORT_NOTE, NULL, NULL},
-	{"convolution-algorithm", 0.03, slow_conv_cost, slow_conv_say, REPORT_NOTE, NULL, NULL},
-	{"exposed-communication", 0.10, exposed_cost, exposed_say, REPORT_NOTE, NULL, NULL},
+	{"fp32-matmul", 0.03, fp32_cost, fp32_say, REPORT_NOTE, "TURBO_MATH", "=tf32 sets both switches.", NULL},
+	{"convolution-layout", 0.02, layout_cost, layout_say, REPORT_NOTE, NULL, NULL, NULL},
+	{"convolution-algorithm", 0.03, slow_conv_cost, slow_conv_say, REPORT_NOTE, NULL, NULL, NULL},
+	{"exposed-communication", 0.10, exposed_cost, exposed_say, REPORT_NOTE, NULL, NULL, NULL},
 	{"small-collectives", 0.01, small_cost, small_say, REPORT_NOTE, "TURBO_NCCL_COALESCE",
-	 "=on puts small asynchronous all-gathers together."},
-	{"straggler", 0.01, straggler_cost, straggler_say, REPORT_NOTE, NULL, NULL},
-	{"memory-imbalance", 0, imbalance_cost, imbalance_say, REPORT_WARN, NULL, NULL},
-	{"memory-full", 0, full_cost, full_say, REPORT_WARN, "TURBO_DEVMEM", "=stream keeps fragmentation low."},
-	{NULL, 0, NULL, NULL, REPORT_NOTE, NULL, NULL},
+	 "=on puts small asynchronous all-gathers together.", NULL},
+	{"straggler", 0.01, straggler_cost, straggler_say, REPORT_NOTE, NULL, NULL, NULL},
+	{"memory-imbalance", 0, imbalance_cost, imbalance_say, REPORT_WARN, NULL, NULL, NULL},
+	{"memory-full", 0, full_cost, full_say, REPORT_WARN, "TURBO_DEVMEM", NULL, full_offer},
+	{NULL, 0, NULL, NULL, REPORT_NOTE, NULL, NULL, NULL},
 };

@@ -44,23 +44,48 @@ static void pageable_say(const struct advice_case *c, struct report_finding *f)
 									 "out.copy_(x, non_blocking=True).");
 }
 
+static char *pageable_offer(const struct advice_case *c)
+{
+	if (advice_in_force(c, "TURBO_COPY", "on") || advice_in_force(c, "TURBO_COPY", "early"))
+		return metrics_text("%s", "TURBO_COPY was on; `turbo stats PID` says why it passed these through.");
+	return metrics_text("%s",
+						"TURBO_COPY=on stages them through pinned memory without a change to the program.");
+}
+
 /* ---- input ---- */
 
-#define INPUT_LEAST 5 /* the first batch is waited for anywhere */
+#define INPUT_LEAST 5 /* waits after the start-up, beside the longest: one is no rule */
 
 static double input_cost(const struct advice_case *c)
 {
-	const struct report_bucket *b = &c->gpu->idle[REPORT_IDLE_INPUT];
-	return b->count >= INPUT_LEAST ? share(c, b->ns) : 0;
+	const struct report_steady *s = &c->gpu->steady;
+	return s->input.count > INPUT_LEAST ? units_ratio((double)(s->input.ns - s->input_max_ns), (double)s->ns)
+										: 0;
+}
+
+/* "After step 12", or "In the second half of its work". */
+static struct units_text when(const struct report_gpu *g)
+{
+	struct units_text t = {"In the second half of its work"};
+	unsigned first = 0;
+	while (first < g->steps.count && g->steps.start[first] < g->steady.start)
+		first++;
+	if (g->steps.count)
+		snprintf(t.s, sizeof(t.s), "After step %u", first);
+	return t;
 }
 
 static void input_say(const struct advice_case *c, struct report_finding *f)
 {
-	const struct report_bucket *b = &c->gpu->idle[REPORT_IDLE_INPUT];
+	const struct report_steady *s = &c->gpu->steady;
+	char steps[64] = "";
+	if (s->steps)
+		snprintf(steps, sizeof(steps), " (%s steps)", units_count(s->steps).s);
 	f->title = metrics_text("The GPU waits for input");
-	f->evidence = metrics_text("Before %s copies to the device it was idle, %s in all, %s each on average.",
-							   units_count(b->count).s, units_time((double)b->ns).s,
-							   units_time(units_ratio((double)b->ns, (double)b->count)).s);
+	f->evidence =
+		metrics_text("%s it was idle before %s copies to the device%s: %s in all, %s each on average.",
+					 when(c->gpu).s, units_count(s->input.count).s, steps, units_time((double)s->input.ns).s,
+					 units_time(units_ratio((double)s->input.ns, (double)s->input.count)).s);
 	f->fix = metrics_text(
 		"DataLoader(num_workers=N, persistent_workers=True, prefetch_factor=4, pin_memory=True) with N "
 		"up to the CPU cores of this GPU's share; decode and augment less, or on the GPU; copy the next "
@@ -129,37 +154,68 @@ static void sync_say(const struct advice_case *c, struct report_finding *f)
 
 /* ---- allocations by the driver ---- */
 
-#define CHURN_LATE 10 /* allocations in the second half: it is not the warm-up */
+#define CHURN_LEAST 10 /* allocations after the start-up whose memory was given back */
+#define CHURN_STEPS 10 /* … and one in so many steps */
+
+/* Allocations after the start-up that a larger cache would have saved: a heap that grows is no churn. */
+static uint64_t churn(const struct advice_case *c)
+{
+	const struct report_steady *s = &c->gpu->steady;
+	if (c->rank->free.count)
+		return s->alloc.count < s->released.count ? s->alloc.count : s->released.count;
+	/* Frees are not told by every mode; but what is more than all memory was given back. */
+	return c->gpu->memory_bytes && c->rank->alloc.value > c->gpu->memory_bytes ? s->alloc.count : 0;
+}
 
 static double churn_cost(const struct advice_case *c)
 {
-	const struct report_rank *r = c->rank;
-	uint64_t calls = r->alloc.ns + r->free.ns, idle = c->gpu->idle[REPORT_IDLE_ALLOC].ns;
-	return r->alloc_late >= CHURN_LATE ? share(c, calls > idle ? calls : idle) : 0;
+	const struct report_steady *s = &c->gpu->steady;
+	uint64_t n = churn(c);
+	if (n < CHURN_LEAST || n * CHURN_STEPS < s->steps)
+		return 0;
+	return units_ratio((double)(s->alloc.ns + s->released.ns), (double)s->ns);
 }
 
 static void churn_say(const struct advice_case *c, struct report_finding *f)
 {
-	const struct report_rank *r = c->rank;
+	const struct report_steady *s = &c->gpu->steady;
+	char each[80] = "";
+	if (s->steps)
+		snprintf(each, sizeof(each), ", %.1f allocations a step",
+				 units_ratio((double)s->alloc.count, (double)s->steps));
 	f->title = metrics_text("Device memory is allocated and freed all the time");
-	f->evidence = metrics_text(
-		"%s allocations (%s) and %s frees reached the driver and took %s; %s of them after "
-		"half of the time.",
-		units_count(r->alloc.count).s, units_bytes((double)r->alloc.value).s, units_count(r->free.count).s,
-		units_time((double)(r->alloc.ns + r->free.ns)).s, units_count(r->alloc_late).s);
+	f->evidence = metrics_text("%s %s allocations (%s) and %s frees reached the driver and took %s%s.",
+							   when(c->gpu).s, units_count(s->alloc.count).s,
+							   units_bytes((double)s->alloc_bytes).s, units_count(s->released.count).s,
+							   units_time((double)(s->alloc.ns + s->released.ns)).s, each);
 	f->fix = metrics_text(
 		"PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True; no torch.cuda.empty_cache() in the loop; pad "
 		"inputs to few shapes; elsewhere allocate once, or use cudaMallocAsync.");
 }
 
+/* What is not in force already; a recording that does not say is taken to be of the default. */
+static char *churn_offer(const struct advice_case *c)
+{
+	const char *text =
+		"TURBO_DEVMEM_CACHE_MB=N keeps more of what is freed than the default, 2 % of the device; "
+		"TURBO_DEVMEM=deferred keeps 25 % and does not wait for the device.";
+	if (advice_in_force(c, "TURBO_DEVMEM", "off"))
+		text = "TURBO_DEVMEM=cache keeps freed blocks; TURBO_DEVMEM_CACHE_MB says how much.";
+	else if (advice_in_force(c, "TURBO_DEVMEM", "deferred"))
+		text =
+			"TURBO_DEVMEM_CACHE_MB=N keeps more of what is freed than deferred does by itself, 25 % of the "
+			"device; TURBO_DEVMEM=stream also serves cudaMallocAsync.";
+	else if (advice_in_force(c, "TURBO_DEVMEM", "stream"))
+		text = "TURBO_DEVMEM_CACHE_MB=N keeps more of what is freed.";
+	return metrics_text("%s", text);
+}
+
 const struct advice_rule advice_host_rules[] = {
-	{"pageable-copies", 0.01, pageable_cost, pageable_say, REPORT_NOTE, "TURBO_COPY",
-	 "=on stages them through pinned memory without a change to the program."},
+	{"pageable-copies", 0.01, pageable_cost, pageable_say, REPORT_NOTE, "TURBO_COPY", NULL, pageable_offer},
 	{"input-starvation", 0.03, input_cost, input_say, REPORT_NOTE, "TURBO_FILES",
-	 "=prefetch reads the data set ahead."},
-	{"tiny-kernels", 0.10, tiny_cost, tiny_say, REPORT_NOTE, NULL, NULL},
-	{"synchronisation", 0.03, sync_cost, sync_say, REPORT_NOTE, NULL, NULL},
-	{"allocation-churn", 0.005, churn_cost, churn_say, REPORT_NOTE, "TURBO_DEVMEM",
-	 "=cache keeps freed blocks; TURBO_DEVMEM_CACHE_MB says how much."},
-	{NULL, 0, NULL, NULL, REPORT_NOTE, NULL, NULL},
+	 "=prefetch reads the data set ahead.", NULL},
+	{"tiny-kernels", 0.10, tiny_cost, tiny_say, REPORT_NOTE, NULL, NULL, NULL},
+	{"synchronisation", 0.03, sync_cost, sync_say, REPORT_NOTE, NULL, NULL, NULL},
+	{"allocation-churn", 0.005, churn_cost, churn_say, REPORT_NOTE, "TURBO_DEVMEM", NULL, churn_offer},
+	{NULL, 0, NULL, NULL, REPORT_NOTE, NULL, NULL, NULL},
 };

@@ -177,6 +177,11 @@ static void shorten(struct writer *w, const char *s, const char *end, int level)
 		return;
 	}
 	struct parts p = split(s, end, level == 0);
+	/* PyTorch's holders of what is done. */
+	if (level && p.arguments && begins(p.name, "gpu_kernel_impl")) {
+		shorten(w, p.arguments, p.arguments_end, level);
+		return;
+	}
 	if (p.before && (is(p.name, p.name_end, "kernel") || is(p.name, p.name_end, "kernel2")))
 		put(w, p.before, (size_t)(p.name - p.before));
 	put(w, p.name, (size_t)(p.name_end - p.name));

@@ -104,6 +104,7 @@ void sweep_end(struct sweep *s, uint64_t end, struct report_time *out);
 struct steps_entry {
 	uint32_t count, room; /* room 0 with count > 0: given up */
 	uint32_t last;        /* number of its latest operation on the device, from 1 */
+	bool works;           /* a kernel or graph */
 	uint32_t *start;      /* in units; of the first of a burst */
 };
 struct steps {
@@ -113,12 +114,43 @@ struct steps {
 	uint64_t unit; /* ns */
 };
 void steps_init(struct steps *s, uint32_t entries, uint64_t span);
-void steps_add(struct steps *s, uint32_t entry, uint64_t start);
-/* Which entry begins each step, or -1; then the steps themselves, of a GPU whose window is [first, last]. */
-int64_t steps_find(const struct steps *s, uint64_t first, uint64_t last);
-void steps_report(const struct steps *s, uint32_t anchor, const struct report_gap *gap, unsigned gaps,
+/* `works`: it is no copy or memset. */
+void steps_add(struct steps *s, uint32_t entry, uint64_t start, bool works);
+/* Gaps of the recording: disjoint, in order. */
+struct spans {
+	struct span {
+		uint64_t start, end;
+	} * item;
+	uint32_t count, room;
+};
+/* Joins [start, end) to those before it; `start` is not before the last one's. */
+void spans_add(struct spans *s, uint64_t start, uint64_t end);
+/* How much of them lies behind `from` and before `to`. */
+uint64_t spans_within(const struct spans *s, uint64_t from, uint64_t to);
+/*
+ * Which entry begins each step, or -1; then the steps themselves, of a GPU whose window is [first, last]. `ns` of
+ * it are without pauses and gaps of the recording.
+ */
+int64_t steps_find(const struct steps *s, uint64_t first, uint64_t last, uint64_t ns,
+				   const struct spans *unseen);
+void steps_report(const struct steps *s, uint32_t anchor, uint64_t ns, const struct spans *unseen,
 				  struct report_steps *out);
 void steps_free(struct steps *s);
+
+/* ---- steady.c: what comes after the start-up, from sums a bin of the report's window ---- */
+
+struct steady_bin {
+	uint64_t operations;
+	struct report_bucket input, pause, pause_input; /* gaps by their end; pause: a second and more */
+	uint64_t input_max, pause_input_max;
+};
+struct steady_calls {
+	struct report_bucket alloc, released;
+	uint64_t alloc_bytes;
+};
+/* Of a GPU whose steps are known; `pauses`: its long gaps were taken for pauses. */
+void steady_report(const struct steady_bin *bin, const struct steady_calls *calls, const struct spans *unseen,
+				   bool pauses, struct report_gpu *g);
 
 /* ---- pass*.c: one rank ---- */
 
@@ -135,8 +167,10 @@ struct pass_gpu {
 	struct sweep sweep;
 	struct steps steps;
 	struct hist kernels;
-	uint64_t busy_until; /* the latest end so far */
-	uint64_t idle_seen;  /* sweep's idle time when the last operation began */
+	struct steady_bin *bin; /* REPORT_BINS, as the series has them */
+	uint64_t stretch;       /* since when there was no pause and no gap of the recording */
+	uint64_t busy_until;    /* the latest end so far */
+	uint64_t idle_seen;     /* sweep's idle time when the last operation began */
 	struct report_bucket
 		pause[REPORT_IDLE_CLASSES]; /* gaps of PAUSE_NS and more, by what they would be else */
 	uint64_t alloc_ns;              /* time in the driver's allocations since busy_until */
@@ -174,12 +208,17 @@ struct pass {
 	unsigned gpus;
 	struct launch *launch; /* LAUNCH_SLOTS, by correlation; NULL: no call yet */
 	struct hist launch_delay;
-	uint64_t sync_until;               /* the latest end of a synchronisation */
-	uint64_t alloc_until;              /* … of an allocation or free by the driver */
-	uint64_t unseen_until;             /* … of a gap */
+	uint64_t sync_until;   /* the latest end of a synchronisation */
+	uint64_t alloc_until;  /* … of an allocation or free by the driver */
+	uint64_t unseen_until; /* … of a gap */
+	struct spans unseen;
+	/* Gaps that began since an operation did: whether one follows is not known. */
+	uint64_t tail_start, tail_count, tail_ns;
+	bool cut;                          /* the window ends before the records do */
+	struct steady_calls *calls;        /* REPORT_BINS, as the series have them */
 	struct report_tallies sync_events; /* as libturbo saw them */
 	struct pass_collective *collective;
-	struct report_copy staged[REPORT_DIRECTIONS];
+	struct report_copy staged[PASS_GPUS + 1][REPORT_DIRECTIONS]; /* by device; the last: device unknown */
 };
 
 /* A record, with times of the report and clipped to its window. */
@@ -210,6 +249,13 @@ void pass_gpu_end(struct pass *p, struct pass_gpu *g);
 /* pass_launch.c: launches and what they led to, and the gaps of streams. */
 void pass_launch(struct pass *p, const struct pass_event *e);
 void pass_stream(struct pass *p, struct pass_lane *lane, const struct pass_event *e);
+
+/* The bin of the series that a time of the window is in. */
+static inline unsigned pass_bin(const struct pass *p, uint64_t time)
+{
+	uint64_t bin = (time - p->window_start) / ((p->window_end - p->window_start) / REPORT_BINS + 1);
+	return bin < REPORT_BINS ? (unsigned)bin : REPORT_BINS - 1;
+}
 
 /* ---- report.c ---- */
 

@@ -32,6 +32,7 @@ struct pass_gpu *pass_gpu(struct pass *p, uint32_t device)
 	if (p->window_asked)
 		sweep_begin(&g->sweep, p->window_start);
 	steps_init(&g->steps, trace_entries(p->trace), p->window_end);
+	g->bin = metrics_alloc(REPORT_BINS, sizeof(*g->bin));
 	p->gpu[p->gpus++] = g;
 	return g;
 }
@@ -44,6 +45,7 @@ static void describe(struct pass *p, uint64_t origin)
 	r->host = metrics_text("%s", h->host);
 	r->command = metrics_text("%s", h->command);
 	r->version = metrics_text("%s", h->version_text);
+	r->options = metrics_text("%s", h->options);
 	r->pid = h->pid;
 	r->rank = h->rank;
 	r->ranks = h->ranks;
@@ -151,6 +153,8 @@ static bool begin(struct pass *p, const struct pass_window *w)
 	for (unsigned i = 0; i < TIMELINE_KINDS; i++)
 		p->odd_slot[i] = PASS_NO_SLOT;
 	p->lane = metrics_alloc(lanes, sizeof(*p->lane));
+	p->calls = metrics_alloc(REPORT_BINS, sizeof(*p->calls));
+	p->cut = w->asked && w->end + w->origin < last;
 	/* Of a window that was asked for, a device that did nothing in it is news. */
 	for (uint32_t i = 0; w->asked && i < lanes; i++)
 		if (trace_lane(p->trace, i)->kind == TIMELINE_LANE_STREAM)
@@ -190,6 +194,22 @@ static void give_streams(struct pass *p, struct pass_gpu *g)
 	qsort(g->out.stream, n, sizeof(*g->out.stream), by_stream);
 }
 
+/* To its device; to the first where it did nothing or is not known. */
+static void give_staged(struct report_rank *r, uint32_t device, const struct report_copy *from)
+{
+	struct report_gpu *g = r->gpu;
+	for (unsigned i = 0; i < r->gpus; i++)
+		if (r->gpu[i].device == device)
+			g = &r->gpu[i];
+	for (unsigned d = 0; d < REPORT_DIRECTIONS; d++) {
+		g->copy[d].staged_count += from[d].staged_count;
+		g->copy[d].staged_bytes += from[d].staged_bytes;
+		g->copy[d].staged_ns += from[d].staged_ns;
+		g->copy[d].staged_unseen_count += from[d].staged_unseen_count;
+		g->copy[d].staged_unseen_bytes += from[d].staged_unseen_bytes;
+	}
+}
+
 static void end(struct pass *p, unsigned top, struct kernel_table *all)
 {
 	struct report_rank *r = p->out;
@@ -204,16 +224,15 @@ static void end(struct pass *p, unsigned top, struct kernel_table *all)
 		free(g);
 	}
 	qsort(r->gpu, r->gpus, sizeof(*r->gpu), by_device);
-	for (unsigned d = 0; r->gpus && d < REPORT_DIRECTIONS; d++) {
-		r->gpu[0].copy[d].staged_count = p->staged[d].staged_count;
-		r->gpu[0].copy[d].staged_bytes = p->staged[d].staged_bytes;
-		r->gpu[0].copy[d].staged_ns = p->staged[d].staged_ns;
-	}
+	for (uint32_t i = 0; r->gpus && i <= PASS_GPUS; i++)
+		give_staged(r, i, p->staged[i]);
 	kernels_report(&p->kernels, top, &r->kernels);
 	kernels_merge(all, &p->kernels);
 	kernels_free(&p->kernels);
 	free(p->slot);
 	free(p->lane);
+	free(p->calls);
+	free(p->unseen.item);
 	free(p->launch);
 }
 

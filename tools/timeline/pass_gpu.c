@@ -1,6 +1,7 @@
 /*
  * pass_gpu.c - operations of a device: kernels, copies, memsets, graphs.
  */
+#include <stdlib.h>
 #include <string.h>
 
 #include "metrics.h"
@@ -148,6 +149,12 @@ static enum report_idle why_idle(const struct pass *p, const struct pass_gpu *g,
 	return gap < SHORT_NS ? REPORT_IDLE_SHORT : REPORT_IDLE_HOST;
 }
 
+static void add_gap(struct report_bucket *to, uint64_t ns)
+{
+	to->count++;
+	to->ns += ns;
+}
+
 static void count_idle(const struct pass *p, struct pass_gpu *g, const struct pass_event *next)
 {
 	uint64_t idle = sweep_idle(&g->sweep), gap = idle - g->idle_seen, limit = 10000;
@@ -155,14 +162,30 @@ static void count_idle(const struct pass *p, struct pass_gpu *g, const struct pa
 	if (!gap)
 		return;
 	enum report_idle class = why_idle(p, g, gap, next);
-	struct report_bucket *why = gap >= PAUSE_NS ? &g->pause[class] : &g->out.idle[class];
-	why->count++;
-	why->ns += gap;
+	struct steady_bin *bin = &g->bin[pass_bin(p, next ? next->start : p->window_end)];
+	uint64_t *most = gap >= PAUSE_NS ? &bin->pause_input_max : &bin->input_max;
+	add_gap(gap >= PAUSE_NS ? &g->pause[class] : &g->out.idle[class], gap);
+	if (gap >= PAUSE_NS)
+		add_gap(&bin->pause, gap);
+	if (class == REPORT_IDLE_INPUT)
+		add_gap(gap >= PAUSE_NS ? &bin->pause_input : &bin->input, gap);
+	if (class == REPORT_IDLE_INPUT)
+		*most = gap > *most ? gap : *most;
 	unsigned b = 0;
 	for (; b < REPORT_GAP_BUCKETS - 1 && gap >= limit; b++)
 		limit *= 10;
-	g->out.gap[b].count++;
-	g->out.gap[b].ns += gap;
+	add_gap(&g->out.gap[b], gap);
+}
+
+/* A part of the window without pause and gap of the recording ends where the device was last busy. */
+static void end_stretch(struct pass_gpu *g, uint64_t next)
+{
+	if (g->busy_until > g->stretch &&
+		g->busy_until - g->stretch > g->out.stretch_end - g->out.stretch_start) {
+		g->out.stretch_start = g->stretch;
+		g->out.stretch_end = g->busy_until;
+	}
+	g->stretch = next;
 }
 
 /* What the host waits for before it goes on: a copy to pageable memory, or a scalar. */
@@ -179,15 +202,21 @@ void pass_operation(struct pass *p, const struct pass_event *e)
 		lane->gpu = pass_gpu(p, e->e->lane->device);
 	struct pass_gpu *g = lane->gpu;
 	if (!g->out.operations++) {
-		g->out.first = e->start;
+		g->out.first = g->stretch = e->start;
 		if (!g->sweep.begun)
 			sweep_begin(&g->sweep, e->start);
 	}
 	enum report_category category = count_operation(p, g, e);
 	if (e->e->entry_index) /* 0 is no operation in particular */
-		steps_add(&g->steps, e->e->entry_index, e->start);
+		steps_add(&g->steps, e->e->entry_index, e->start,
+				  e->e->kind == TIMELINE_KERNEL || e->e->kind == TIMELINE_GRAPH);
+	g->bin[pass_bin(p, e->start)].operations++;
 	sweep_add(&g->sweep, category, e->start, e->end);
+	uint64_t idle = g->idle_seen;
 	count_idle(p, g, e);
+	if (g->idle_seen - idle >= PAUSE_NS || (p->unseen_until > g->busy_until && e->start >= p->unseen_until))
+		end_stretch(g, e->start);
+	p->tail_count = p->tail_ns = 0;
 	if (e->end >= g->busy_until) {
 		g->busy_until = e->end;
 		g->after_d2h = waited_for(e->e);
@@ -207,7 +236,7 @@ static char *anchor_name(struct pass *p, uint32_t entry)
 }
 
 /* What keeps coming back is how the program runs, however long it is; what does not is a pause. */
-static void settle_pauses(struct pass_gpu *g)
+static bool settle_pauses(struct pass_gpu *g)
 {
 	uint64_t pauses = 0;
 	for (unsigned i = 0; i < REPORT_IDLE_CLASSES; i++)
@@ -217,6 +246,25 @@ static void settle_pauses(struct pass_gpu *g)
 		to->count += g->pause[i].count;
 		to->ns += g->pause[i].ns;
 	}
+	return pauses <= PAUSES_MOST;
+}
+
+static void find_steps(struct pass *p, struct pass_gpu *g)
+{
+	struct report_gpu *o = &g->out;
+	uint64_t left = o->time.unseen_ns + o->idle[REPORT_IDLE_PAUSE].ns, ns = o->time.window_ns - left;
+	int64_t anchor = o->last > o->first ? steps_find(&g->steps, o->first, o->last, ns, &p->unseen) : -1;
+	if (anchor < 0)
+		return;
+	steps_report(&g->steps, (uint32_t)anchor, ns, &p->unseen, &o->steps);
+	o->steps.anchor = anchor_name(p, (uint32_t)anchor);
+}
+
+/* Where the device's window ends. What was not recorded after its last operation is no part of it. */
+static uint64_t window_end(const struct pass *p, const struct pass_gpu *g)
+{
+	bool tail = p->tail_count && !p->cut && g->out.operations;
+	return p->window_asked && !tail ? p->window_end : g->busy_until;
 }
 
 void pass_gpu_end(struct pass *p, struct pass_gpu *g)
@@ -224,23 +272,25 @@ void pass_gpu_end(struct pass *p, struct pass_gpu *g)
 	struct report_gpu *o = &g->out;
 	if (!o->operations)
 		o->first = p->window_start;
-	o->last = g->busy_until;
-	if (p->window_asked) {
+	o->last = window_end(p, g);
+	if (p->window_asked)
 		o->first = p->window_start;
-		o->last = p->window_end;
+	if (o->last > g->busy_until) {
 		sweep_to(&g->sweep, o->last);
 		g->after_d2h = false;
 		count_idle(p, g, NULL);
 	}
-	settle_pauses(g);
+	end_stretch(g, 0);
+	bool pauses = settle_pauses(g);
 	sweep_end(&g->sweep, o->last, &o->time);
+	for (unsigned b = 0; b < REPORT_BINS; b++)
+		if (o->series.start + b * o->series.bin_ns >= o->last)
+			o->series.unseen[b] = 0;
 	o->kernel_sum_ns = g->kernels.sum;
 	o->kernel_p50_ns = hist_quantile(&g->kernels, 0.5);
-	int64_t anchor = o->last > o->first ? steps_find(&g->steps, o->first, o->last) : -1;
-	if (anchor >= 0) {
-		steps_report(&g->steps, (uint32_t)anchor, p->out->gap, p->out->gaps, &o->steps);
-		o->steps.anchor = anchor_name(p, (uint32_t)anchor);
-	}
+	find_steps(p, g);
+	steady_report(g->bin, p->calls, &p->unseen, pauses, o);
+	free(g->bin);
 	hist_free(&g->kernels);
 	steps_free(&g->steps);
 }

@@ -62,11 +62,44 @@ static void driver_memory(struct pass *p, const struct pass_event *e)
 		p->alloc_until = e->end;
 }
 
+static struct steady_calls *calls_at(struct pass *p, uint64_t time)
+{
+	return &p->calls[pass_bin(p, time)];
+}
+
+/* libturbo's events come while CUPTI records nothing, too; what is compared with its records must not. */
+static bool unseen(const struct pass *p, const struct pass_event *e)
+{
+	return e->start < p->unseen_until;
+}
+
+static void driver_call(struct pass *p, bool frees, const struct pass_event *e)
+{
+	struct steady_calls *at = calls_at(p, e->start);
+	struct report_bucket *b = frees ? &at->released : &at->alloc;
+	add(frees ? &p->out->free : &p->out->alloc, e);
+	p->out->alloc_late += !frees && e->start >= p->middle;
+	driver_memory(p, e);
+	if (unseen(p, e))
+		return;
+	b->count++;
+	b->ns += e->end - e->start;
+	at->alloc_bytes += frees ? 0 : e->e->value;
+}
+
 static void staged(struct pass *p, enum report_direction d, const struct pass_event *e)
 {
-	p->staged[d].staged_count++;
-	p->staged[d].staged_bytes += e->e->value;
-	p->staged[d].staged_ns += e->end - e->start;
+	uint32_t device = e->e->entry->kind == TIMELINE_EVENT ? e->e->entry->event.device : 0; /* + 1 */
+	struct report_copy *c = &p->staged[device && device <= PASS_GPUS ? device - 1 : PASS_GPUS][d];
+	if (unseen(p, e)) {
+		c->staged_unseen_count++;
+		c->staged_unseen_bytes += e->e->value;
+		return;
+	}
+	tally(&p->out->events, pass_slot(p, e->e), e);
+	c->staged_count++;
+	c->staged_bytes += e->e->value;
+	c->staged_ns += e->end - e->start;
 }
 
 /* By the name, which another version has too; what is told under the name of a call by its number. */
@@ -77,7 +110,7 @@ static unsigned event_of(const struct trace_event *e)
 			return i;
 	if (strstr(e->name, "Synchronize"))
 		return EVENT_SYNC;
-	return e->entry->words[0] && e->entry->words[0] < EVENT_COUNT ? e->entry->words[0] : EVENT_COUNT;
+	return e->entry->event.id && e->entry->event.id < EVENT_COUNT ? e->entry->event.id : EVENT_COUNT;
 }
 
 static void libturbo_event(struct pass *p, const struct pass_event *e)
@@ -88,14 +121,13 @@ static void libturbo_event(struct pass *p, const struct pass_event *e)
 		waited(p, e);
 		return;
 	}
-	tally(&p->out->events, pass_slot(p, e->e), e);
-	if (id == EVENT_COPY_H2D || id == EVENT_COPY_D2H)
+	if (id == EVENT_COPY_H2D || id == EVENT_COPY_D2H) {
 		staged(p, id == EVENT_COPY_H2D ? REPORT_H2D : REPORT_D2H, e);
-	if (id == EVENT_DEVMEM_MISS || id == EVENT_DEVMEM_FREE) {
-		add(id == EVENT_DEVMEM_MISS ? &p->out->alloc : &p->out->free, e);
-		p->out->alloc_late += id == EVENT_DEVMEM_MISS && e->start >= p->middle;
-		driver_memory(p, e);
+		return;
 	}
+	tally(&p->out->events, pass_slot(p, e->e), e);
+	if (id == EVENT_DEVMEM_MISS || id == EVENT_DEVMEM_FREE)
+		driver_call(p, id == EVENT_DEVMEM_FREE, e);
 	p->out->oom += id == EVENT_DEVMEM_OOM;
 }
 
@@ -195,6 +227,10 @@ void pass_gap(struct pass *p, uint64_t start, uint64_t end, const char *reason)
 	}
 	if (end > p->unseen_until)
 		p->unseen_until = end;
+	spans_add(&p->unseen, start, end);
+	if (!p->tail_count++)
+		p->tail_start = start;
+	p->tail_ns += end - start;
 	r->gap_count++;
 	r->gap_ns += end - start;
 	if (!r->gap)
@@ -292,9 +328,31 @@ static int by_start(const void *a, const void *b)
 	return x->start < y->start ? -1 : x->start > y->start;
 }
 
+/* A gap after the last operation is none in the time that is reported. */
+static void drop_tail(struct pass *p)
+{
+	struct report_rank *r = p->out;
+	unsigned kept = 0;
+	uint64_t last = 0;
+	for (unsigned i = 0; i < p->gpus; i++)
+		last = p->gpu[i]->busy_until > last ? p->gpu[i]->busy_until : last;
+	if (p->cut || !p->gpus || !p->tail_count)
+		return;
+	for (unsigned i = 0; i < r->gaps; i++)
+		if (r->gap[i].start >= p->tail_start)
+			free(r->gap[i].reason);
+		else
+			r->gap[kept++] = r->gap[i];
+	r->gaps = kept;
+	r->gap_count -= p->tail_count;
+	r->gap_ns -= p->tail_ns;
+	r->gap_after_ns = spans_within(&p->unseen, last, UINT64_MAX);
+}
+
 void pass_host_end(struct pass *p)
 {
 	struct report_rank *r = p->out;
+	drop_tail(p);
 	/* CUPTI's records and libturbo's events are about the same waits. */
 	struct report_tallies *spare = &p->sync_events;
 	if (!r->syncs.count) {

@@ -7,7 +7,10 @@
 #include "metrics.h"
 
 #define TOP_DEFAULT 20
-#define STRAGGLER_LEAST 0.05     /* longer than the median */
+#define STRAGGLER_LEAST 0.05 /* longer than the median */
+/* What a device's clock and the start of a copy make of its time is up to a microsecond each. */
+#define RATE_LEAST_NS 20000
+#define RATE_LEAST_EACH_NS 2000
 #define COMMUNICATION_LEAST 0.03 /* share of the window: ranks that hardly talk do not wait for each other */
 
 struct watch {
@@ -97,6 +100,12 @@ static void find_straggler(struct report *r)
 	free(sorted);
 }
 
+double report_rate(uint64_t bytes, uint64_t ns, uint64_t count)
+{
+	bool tells = ns >= RATE_LEAST_NS && ns / RATE_LEAST_EACH_NS >= count;
+	return tells ? (double)bytes / (double)ns : 0;
+}
+
 uint64_t report_memory(const struct report_gpu *g)
 {
 	return g->memory_process_peak ? g->memory_process_peak : g->memory_peak;
@@ -178,6 +187,7 @@ static void free_gpu(struct report_gpu *g)
 	free(g->stream);
 	free(g->steps.anchor);
 	free(g->steps.start);
+	free(g->steps.unseen_at);
 	free(g->name);
 }
 
@@ -201,6 +211,7 @@ static void free_rank(struct report_rank *r)
 	free(r->host);
 	free(r->command);
 	free(r->version);
+	free(r->options);
 }
 
 void report_free(struct report *r)

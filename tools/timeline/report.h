@@ -88,10 +88,13 @@ extern const char *const report_direction_name[REPORT_DIRECTIONS]; /* "H2D", ...
 struct report_copy {
 	uint64_t count, bytes, ns; /* bytes/ns is GB/s */
 	uint64_t pageable_count, pageable_bytes, pageable_ns;
-	uint64_t small_count;                           /* less than 64 KiB */
-	uint64_t staged_count, staged_bytes, staged_ns; /* by libturbo, as the host saw them; these are not
+	uint64_t small_count;                              /* less than 64 KiB */
+	uint64_t staged_count, staged_bytes, staged_ns;    /* by libturbo, as the host saw them; these are not
 													   pageable copies any more */
+	uint64_t staged_unseen_count, staged_unseen_bytes; /* more of these, begun in a gap of the recording */
 };
+/* GB/s; 0 where the copies are too few or too short to tell. */
+double report_rate(uint64_t bytes, uint64_t ns, uint64_t count);
 
 /* A stream's gaps as HTA classes them; needs launches, else host_wait is 0 and `other` has it. */
 struct report_stream {
@@ -123,8 +126,23 @@ struct report_steps {
 	char *anchor;    /* the kernel that begins each: its short name */
 	uint64_t *start; /* count + 1 of them: step i is from start[i] to start[i + 1] */
 	uint64_t median_ns, p99_ns, min_ns, max_ns;
-	unsigned slow;   /* longer than 1.5 times the median */
-	unsigned unseen; /* with a gap of the recording in them; not among the lengths */
+	unsigned slow;       /* longer than 1.5 times the median */
+	unsigned unseen;     /* with a gap of the recording in them; not among the lengths … */
+	unsigned *unseen_at; /* … these, in order */
+	double covered;      /* share of the time without pauses and gaps that usual steps make up */
+};
+
+/*
+ * How the program runs once it runs: after a quarter of its steps, or where none were recognised after half of the
+ * operations. What start-up costs is no rule.
+ */
+struct report_steady {
+	uint64_t start, ns; /* ns: until the end, without pauses and gaps of the recording */
+	unsigned steps;     /* 0: none were recognised */
+	struct report_bucket input;
+	uint64_t input_max_ns;
+	struct report_bucket alloc, released; /* calls of the driver, of the process */
+	uint64_t alloc_bytes;
 };
 
 /* A counter of a device, over the bins of the series. */
@@ -145,14 +163,15 @@ struct report_gpu {
 	uint32_t device; /* CUDA's index in the process */
 	char *name;
 	uint64_t memory_bytes;
-	uint64_t first, last; /* the window */
+	uint64_t first, last;                /* the window */
+	uint64_t stretch_start, stretch_end; /* the longest part of it without pause and gap of the recording */
 	uint64_t operations, kernels, memsets, memset_bytes, memset_ns, graphs;
 	uint64_t kernel_sum_ns, kernel_p50_ns, tiny_kernels, tiny_ns; /* tiny: less than 10 us */
 	struct report_time time;
 	struct report_series series;
 	struct report_bucket gap[REPORT_GAP_BUCKETS];
 	struct report_bucket idle[REPORT_IDLE_CLASSES];
-	struct report_copy copy[REPORT_DIRECTIONS]; /* staged_*: of the process, in its first GPU */
+	struct report_copy copy[REPORT_DIRECTIONS]; /* staged_* of an unknown device are in the first GPU */
 	struct report_stream *stream;
 	unsigned streams;
 	struct report_counter *counter;
@@ -160,6 +179,7 @@ struct report_gpu {
 	uint64_t memory_peak;         /* bytes in use on the device, by anyone; 0: not sampled */
 	uint64_t memory_process_peak; /* … by this process; 0: NVML did not say */
 	struct report_steps steps;
+	struct report_steady steady;
 	/* Sums of kernels by what their names say, for advice. */
 	uint64_t gemm_ns, conv_ns, fp32_ns, fp32_count; /* fp32: of both, without tensor cores */
 	uint64_t layout_ns, layout_count;               /* layout: nchwToNhwc and back */
@@ -169,6 +189,7 @@ struct report_gpu {
 /* One file: one process. */
 struct report_rank {
 	char *path, *host, *command, *version;
+	char *options; /* of libturbo, those that advice depends on: "TURBO_COPY=on ..."; "": unknown */
 	uint32_t pid;
 	int rank, ranks, local_rank; /* -1 unknown */
 	enum timeline_mode mode;
@@ -192,9 +213,11 @@ struct report_rank {
 	uint64_t alloc_late, oom;        /* allocations in the second half of the window */
 	struct report_collective *collective;
 	unsigned collectives;
+	/* Of the recording, those after the last operation apart. */
 	struct report_gap *gap; /* at most REPORT_GAPS, the longest */
 	unsigned gaps;
 	uint64_t gap_count, gap_ns; /* all of them */
+	uint64_t gap_after_ns;
 };
 #define REPORT_GAPS 64
 
@@ -241,9 +264,10 @@ struct report_options {
 struct report *report_make(struct trace **traces, unsigned count, const struct report_options *o);
 void report_free(struct report *r);
 
-/* At most 100 columns. */
+/* At most so many columns, of which names of kernels take what is beyond 100. */
+#define REPORT_COLUMNS 100
 enum report_style { REPORT_COLOUR = 1 /* ANSI */, REPORT_UTF8 = 2 };
-void report_text(const struct report *r, FILE *to, unsigned style);
+void report_text(const struct report *r, FILE *to, unsigned style, unsigned columns);
 void report_json(const struct report *r, FILE *to);
 /* One page that needs nothing else. false: it could not be written (errno). */
 bool report_html(const struct report *r, FILE *to);

@@ -114,6 +114,7 @@ static void put_losses(struct json *j, const struct report_rank *r)
 		json_close(j, '}');
 	}
 	json_close(j, ']');
+	json_uint(j, "after_last_ns", r->gap_after_ns);
 	json_close(j, '}');
 }
 
@@ -156,6 +157,10 @@ static void put_header(struct json *j, const struct report_rank *r)
 	json_string(j, "mode", r->mode <= TIMELINE_MODE_LAUNCH ? mode[r->mode] : "unknown");
 	json_bool(j, "on_demand", r->on_demand);
 	json_string(j, "libturbo", r->version);
+	if (*r->options)
+		json_string(j, "options", r->options);
+	else
+		json_put_null(j, "options");
 	json_uint(j, "cupti_version", r->cupti_version);
 	json_uint(j, "driver_version", r->driver_version);
 	json_int(j, "start", r->start);

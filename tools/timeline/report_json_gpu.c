@@ -76,7 +76,8 @@ static void put_copies(struct json *j, const struct report_gpu *g)
 		json_uint(j, "count", c->count);
 		json_uint(j, "bytes", c->bytes);
 		json_uint(j, "ns", c->ns);
-		json_double(j, "gbps", json_share(c->bytes, c->ns));
+		double rate = report_rate(c->bytes, c->ns, c->count);
+		json_double(j, "gbps", rate > 0 ? rate : NAN);
 		json_uint(j, "pageable_count", c->pageable_count);
 		json_uint(j, "pageable_bytes", c->pageable_bytes);
 		json_uint(j, "pageable_ns", c->pageable_ns);
@@ -84,6 +85,8 @@ static void put_copies(struct json *j, const struct report_gpu *g)
 		json_uint(j, "staged_count", c->staged_count);
 		json_uint(j, "staged_bytes", c->staged_bytes);
 		json_uint(j, "staged_ns", c->staged_ns);
+		json_uint(j, "staged_unseen_count", c->staged_unseen_count);
+		json_uint(j, "staged_unseen_bytes", c->staged_unseen_bytes);
 		json_close(j, '}');
 	}
 	json_close(j, '}');
@@ -148,6 +151,7 @@ static void put_steps(struct json *j, const struct report_steps *s)
 	json_uint(j, "max_ns", s->max_ns);
 	json_uint(j, "slow", s->slow);
 	json_uint(j, "unseen", s->unseen);
+	json_double(j, "covered", s->covered);
 	json_key(j, "start");
 	json_open(j, '[');
 	for (unsigned i = 0; i <= s->count; i++) {
@@ -155,6 +159,28 @@ static void put_steps(struct json *j, const struct report_steps *s)
 		fprintf(j->to, "%" PRIu64, s->start[i]);
 	}
 	json_close(j, ']');
+	json_key(j, "unseen_at");
+	json_open(j, '[');
+	for (unsigned i = 0; i < s->unseen; i++) {
+		json_separate(j);
+		fprintf(j->to, "%u", s->unseen_at[i]);
+	}
+	json_close(j, ']');
+	json_close(j, '}');
+}
+
+static void put_steady(struct json *j, const struct report_steady *s)
+{
+	json_key(j, "steady");
+	json_open(j, '{');
+	json_uint(j, "start", s->start);
+	json_uint(j, "ns", s->ns);
+	json_uint(j, "steps", s->steps);
+	put_bucket(j, "input", &s->input);
+	json_uint(j, "input_max_ns", s->input_max_ns);
+	put_bucket(j, "allocations", &s->alloc);
+	json_uint(j, "allocated_bytes", s->alloc_bytes);
+	put_bucket(j, "frees", &s->released);
 	json_close(j, '}');
 }
 
@@ -166,6 +192,11 @@ void json_put_gpu(struct json *j, const struct report_gpu *g)
 	json_uint(j, "memory_bytes", g->memory_bytes);
 	json_uint(j, "first", g->first);
 	json_uint(j, "last", g->last);
+	json_key(j, "stretch");
+	json_open(j, '{');
+	json_uint(j, "start", g->stretch_start);
+	json_uint(j, "end", g->stretch_end);
+	json_close(j, '}');
 	json_uint(j, "operations", g->operations);
 	json_uint(j, "graphs", g->graphs);
 	json_key(j, "kernels");
@@ -189,5 +220,6 @@ void json_put_gpu(struct json *j, const struct report_gpu *g)
 	put_streams(j, g);
 	put_counters(j, g);
 	put_steps(j, &g->steps);
+	put_steady(j, &g->steady);
 	json_close(j, '}');
 }

@@ -59,7 +59,7 @@ void text_paragraph(const struct text *t, const char *label, int indent, const c
 	for (bool first = true; *s; first = false) {
 		const char *end = word_end(s);
 		int n = columns(s, end);
-		if (!first && at + 1 + n > TEXT_COLUMNS) {
+		if (!first && at + 1 + n > REPORT_COLUMNS) {
 			fprintf(t->to, "\n%*s", indent, "");
 			at = indent;
 			first = true;
@@ -118,9 +118,9 @@ static void what(const struct text *t)
 	fputc('\n', t->to);
 }
 
-void report_text(const struct report *r, FILE *to, unsigned style)
+void report_text(const struct report *r, FILE *to, unsigned style, unsigned columns)
 {
-	struct text t = {to, style, r};
+	struct text t = {to, style, (int)(columns > REPORT_COLUMNS ? columns : REPORT_COLUMNS), r};
 	fputs(text_on(&t, TEXT_BOLD), to);
 	text_paragraph(&t, "", 0, r->verdict);
 	fputs(text_off(&t), to);

@@ -131,14 +131,19 @@ static void gaps(const struct text *t)
 
 static void endings(const struct text *t)
 {
-	const struct report_rank *sampled = NULL, *killed = NULL, *live = NULL;
-	unsigned samples = 0, deaths = 0, lives = 0;
+	const struct report_rank *sampled = NULL, *killed = NULL, *live = NULL, *after = NULL;
+	unsigned samples = 0, deaths = 0, lives = 0, ends = 0;
+	uint64_t longest = 0;
 	double least = 1;
 	for (unsigned i = 0; i < t->r->ranks; i++) {
 		const struct report_rank *r = &t->r->rank[i];
 		if (r->mode == TIMELINE_MODE_SAMPLED) {
 			sampled = samples++ ? sampled : r;
 			least = r->sampled_share < least ? r->sampled_share : least;
+		}
+		if (r->gap_after_ns) {
+			after = ends++ ? after : r;
+			longest = r->gap_after_ns > longest ? r->gap_after_ns : longest;
 		}
 		if (r->live)
 			live = lives++ ? live : r;
@@ -150,6 +155,9 @@ static void endings(const struct text *t)
 				" of the time was recorded; counts and sums are of that part");
 	losses(t);
 	gaps(t);
+	if (ends)
+		problem(t, ranks(t, ends, after).s, "nothing was recorded after the last operation, for up to ",
+				units_time((double)longest).s, "; that counts for nothing above");
 	if (deaths)
 		problem(t, ranks(t, deaths, killed).s, "", "",
 				"the recording has no end: the process was killed, its last second may be missing");

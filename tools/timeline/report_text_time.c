@@ -9,6 +9,8 @@
 #define PICTURES 16 /* … and drawn */
 #define BAR 24
 #define PICTURE 80
+#define ANCHOR_AT 73   /* the column of what a step begins with */
+#define STEPS_SAID 100 /* operations of which it is said that they have no steps */
 
 static struct units_text share(double part, double whole)
 {
@@ -165,11 +167,12 @@ void text_time(const struct text *t)
 	if (communication > 0)
 		snprintf(note, sizeof(note), "overlap %s",
 				 units_share(units_ratio((double)m->overlap_ns, communication)).s);
-	time_row(t, TEXT_GREEN, "compute", (double)m->exposed_ns[REPORT_COMPUTE], seen, "");
-	time_row(t, TEXT_BLUE, "communication without compute", (double)m->exposed_ns[REPORT_COMMUNICATION], seen,
-			 note);
-	time_row(t, TEXT_BLUE, "only copies and memsets", (double)m->exposed_ns[REPORT_MEMORY], seen, "");
-	time_row(t, TEXT_BLUE, "only kernels that copy or wait", (double)m->exposed_ns[REPORT_OTHER], seen, "");
+	time_row(t, TEXT_GREEN, communication > 0 ? "compute alone" : "compute",
+			 (double)(m->exposed_ns[REPORT_COMPUTE] - m->overlap_ns), seen, "");
+	time_row(t, TEXT_GREEN, "compute and communication", (double)m->overlap_ns, seen, "");
+	time_row(t, TEXT_BLUE, "communication alone", (double)m->exposed_ns[REPORT_COMMUNICATION], seen, note);
+	time_row(t, TEXT_BLUE, "copies alone", (double)m->exposed_ns[REPORT_MEMORY], seen, "");
+	time_row(t, TEXT_BLUE, "kernels that copy or wait, alone", (double)m->exposed_ns[REPORT_OTHER], seen, "");
 	idle_row(t, REPORT_IDLE_PAUSE, "paused (1 s and more, now and then)", seen);
 	idle_row(t, REPORT_IDLE_INPUT, "idle, then a copy from the host", seen);
 	idle_row(t, REPORT_IDLE_SYNC, "idle after a synchronisation", seen);
@@ -223,11 +226,13 @@ void text_gaps(const struct text *t)
 void text_steps(const struct text *t)
 {
 	bool titled = false;
+	uint64_t operations = 0;
 	for (unsigned i = 0; i < t->r->ranks && i < ROWS; i++) {
 		const struct report_rank *r = &t->r->rank[i];
 		for (unsigned k = 0; k < r->gpus; k++) {
 			const struct report_steps *s = &r->gpu[k].steps;
-			char anchor[64];
+			operations += r->gpu[k].operations;
+			char anchor[2048];
 			if (!s->count)
 				continue;
 			if (!titled) {
@@ -236,15 +241,22 @@ void text_steps(const struct text *t)
 						"MAX", "SLOW", "BEGINS WITH");
 			}
 			titled = true;
-			text_fit(s->anchor, 26, anchor, sizeof(anchor));
+			text_kernel(s->anchor, t->columns - ANCHOR_AT, anchor, sizeof(anchor));
 			fprintf(t->to, "  %-14s %6u %9s %9s %9s %9s %5u  %s\n", text_who(t->r, r, &r->gpu[k]).s, s->count,
 					units_time((double)s->median_ns).s, units_time((double)s->p99_ns).s,
 					units_time((double)s->min_ns).s, units_time((double)s->max_ns).s, s->slow, anchor);
 		}
 	}
+	if (!titled && operations >= STEPS_SAID) {
+		text_heading(t, "STEPS");
+		text_paragraph(
+			t, "  ", 2,
+			"No steps were recognised: nothing that computes comes back at regular intervals in most of the "
+			"time. A part may have some: --window START..END.");
+	}
 	if (t->r->straggler >= 0)
 		fprintf(t->to,
-				"  %srank %d is the straggler: %s longer than the median without waiting for others%s\n",
-				text_on(t, TEXT_YELLOW), t->r->rank[t->r->straggler].rank,
-				units_share(t->r->straggler_excess).s, text_off(t));
+				"  %srank %d is the straggler: %.1f %% longer than the median without waiting for others%s\n",
+				text_on(t, TEXT_YELLOW), t->r->rank[t->r->straggler].rank, 100 * t->r->straggler_excess,
+				text_off(t));
 }

@@ -6,7 +6,8 @@
 
 #include "text.h"
 
-#define NAME_COLUMNS 43
+#define NAME_AT 52 /* the column of a kernel's name */
+#define NAME_SIZE 2048
 #define CALLS 6 /* rows of each table of the host */
 
 void text_kernels(const struct text *t)
@@ -19,8 +20,8 @@ void text_kernels(const struct text *t)
 	fprintf(t->to, "%7s %8s %6s %8s %8s %8s  %s\n", "SHARE", "TIME", "COUNT", "P50", "P99", "MAX", "KERNEL");
 	for (unsigned i = 0; i < k->count; i++) {
 		const struct report_kernel *x = &k->item[i];
-		char name[2 * NAME_COLUMNS];
-		text_fit(x->short_name, TEXT_COLUMNS - 52, name, sizeof(name));
+		char name[NAME_SIZE];
+		text_kernel(x->short_name, t->columns - NAME_AT, name, sizeof(name));
 		fprintf(t->to, "%7s %8s %6s %8s %8s %8s  %s%s%s\n",
 				units_share(units_ratio((double)x->sum_ns, busy)).s, units_time((double)x->sum_ns).s,
 				units_short((double)x->count).s, units_time((double)x->p50_ns).s,
@@ -60,8 +61,10 @@ static struct report_copy copies(const struct report *r, unsigned direction)
 static void copy_row(const struct text *t, const char *name, uint64_t count, uint64_t bytes, uint64_t ns,
 					 uint64_t small)
 {
-	char rate[40];
-	snprintf(rate, sizeof(rate), "%s/s", units_bytes(units_ratio((double)bytes, (double)ns) * 1e9).s);
+	char rate[40] = "-";
+	double gbps = report_rate(bytes, ns, count);
+	if (gbps > 0)
+		snprintf(rate, sizeof(rate), "%s/s", units_bytes(gbps * 1e9).s);
 	fprintf(t->to, "  %-30s %7s %9s %9s %11s %8s\n", name, units_short((double)count).s,
 			units_bytes((double)bytes).s, units_time((double)ns).s, rate,
 			small ? units_short((double)small).s : "-");

@@ -4,9 +4,9 @@
  * An operation (a kernel with its grid, a kind of copy: an entry) that runs once a step comes back at regular
  * intervals, and none that is regular comes back after longer ones. Several in a row, as an optimizer has them, are
  * one burst, and that comes once a step too. So: of the entries whose intervals are regular and that are seen over
- * most of the window, those of nearly the same count make a group; of the groups that are not
- * outliers (what runs in every hundredth step, say) the one with the longest interval gives the step, and of its
- * entries the one that came first begins it.
+ * most of the window, those of nearly the same count make a group; of the groups that compute, fill the
+ * window and are not outliers (what runs in every hundredth step, say) the one with the longest interval gives the
+ * step, and of its entries the one that came first begins it.
  */
 #include <stdlib.h>
 
@@ -17,10 +17,14 @@
 #define STEP_LEAST_NS 100000     /* what is shorter is a loop around one kernel */
 #define STEPS_REGULAR 4          /* the longest tenth of the intervals against the shortest */
 #define STEPS_LOOK_AT (2u << 20) /* intervals looked at in all: bounds the time */
-#define STEPS_COVER 0.5          /* of the window */
-#define BURST 4                  /* operations from one to the next of the same burst */
-#define GROUP_LEAST 3            /* entries */
-#define GROUP_SHARE 4            /* … and at least this part of the largest group's */
+#define STEPS_COVER 0.5          /* of the window, from the first to the last start */
+/* … and of the window without pauses and gaps, by intervals that are no outliers: a loop takes most of the time in
+ * which the program runs, a few bursts of uploads (weights, then a batch or two) are short against what lies
+ * between them. Half leaves room for a start-up and for evaluation. */
+#define STEPS_FILL 0.5
+#define BURST 4       /* operations from one to the next of the same burst */
+#define GROUP_LEAST 3 /* entries */
+#define GROUP_SHARE 4 /* … and at least this part of the largest group's */
 
 void steps_init(struct steps *s, uint32_t entries, uint64_t span)
 {
@@ -29,11 +33,12 @@ void steps_init(struct steps *s, uint32_t entries, uint64_t span)
 	s->unit = span / UINT32_MAX + 1;
 }
 
-void steps_add(struct steps *s, uint32_t entry, uint64_t start)
+void steps_add(struct steps *s, uint32_t entry, uint64_t start, bool works)
 {
 	struct steps_entry *e = &s->entry[entry];
 	uint32_t number = ++s->operations, last = e->last;
 	e->last = number;
+	e->works |= works;
 	if (last && number - last <= BURST)
 		return;
 	if (e->count == e->room) {
@@ -63,20 +68,38 @@ static int by_count(const void *a, const void *b)
 	return x->first < y->first ? -1 : x->first > y->first;
 }
 
-static int by_value(const void *a, const void *b)
+static int by_length(const void *a, const void *b)
 {
-	uint32_t x = *(const uint32_t *)a, y = *(const uint32_t *)b;
+	uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
 	return x < y ? -1 : x > y;
 }
 
-static bool regular(const struct steps *s, const struct steps_entry *e, uint32_t *interval)
+/* Lengths of the intervals that were recorded throughout, sorted; the numbers of the others go to `out`. */
+static unsigned lengths(const struct steps *s, const struct steps_entry *e, const struct spans *unseen,
+						uint64_t *length, struct report_steps *out)
 {
-	uint32_t n = e->count - 1;
-	for (uint32_t i = 0; i < n; i++)
-		interval[i] = e->start[i + 1] - e->start[i];
-	qsort(interval, n, sizeof(*interval), by_value);
-	uint64_t low = interval[n / 10], high = interval[n - 1 - n / 10];
-	return high * s->unit >= STEP_LEAST_NS && high <= low * STEPS_REGULAR;
+	unsigned n = 0, k = 0;
+	for (unsigned i = 0; i + 1 < e->count; i++) {
+		uint64_t from = e->start[i] * s->unit, to = e->start[i + 1] * s->unit;
+		while (k < unseen->count && unseen->item[k].end <= from)
+			k++;
+		if (k == unseen->count || unseen->item[k].start >= to)
+			length[n++] = to - from;
+		else if (out)
+			out->unseen_at[out->unseen++] = i;
+	}
+	qsort(length, n, sizeof(*length), by_length);
+	return n;
+}
+
+static bool regular(const struct steps *s, const struct steps_entry *e, const struct spans *unseen,
+					uint64_t *length)
+{
+	unsigned n = lengths(s, e, unseen, length, NULL);
+	if (n < STEPS_LEAST)
+		return false;
+	uint64_t low = length[n / 10], high = length[n - 1 - n / 10];
+	return high >= STEP_LEAST_NS && high <= low * STEPS_REGULAR;
 }
 
 static uint32_t candidates(const struct steps *s, uint64_t window, struct candidate *out)
@@ -94,16 +117,18 @@ static uint32_t candidates(const struct steps *s, uint64_t window, struct candid
 }
 
 /* Drops what is not regular. */
-static uint32_t keep_regular(const struct steps *s, struct candidate *c, uint32_t n)
+static uint32_t keep_regular(const struct steps *s, struct candidate *c, uint32_t n,
+							 const struct spans *unseen)
 {
-	uint32_t *interval = metrics_alloc(STEPS_MOST, sizeof(*interval)), kept = 0;
+	uint64_t *length = metrics_alloc(STEPS_MOST, sizeof(*length));
+	uint32_t kept = 0;
 	uint64_t looked = 0;
 	for (uint32_t i = 0; i < n && looked < STEPS_LOOK_AT; i++) {
-		looked += c[i].count;
-		if (regular(s, &s->entry[c[i].entry], interval))
+		looked += c[i].count + unseen->count;
+		if (regular(s, &s->entry[c[i].entry], unseen, length))
 			c[kept++] = c[i];
 	}
-	free(interval);
+	free(length);
 	return kept;
 }
 
@@ -116,10 +141,48 @@ static uint32_t group_end(const struct candidate *c, uint32_t n, uint32_t i)
 	return end;
 }
 
-int64_t steps_find(const struct steps *s, uint64_t first, uint64_t last)
+static uint64_t median(const uint64_t *length, unsigned n)
+{
+	return n % 2 ? length[n / 2] : n ? (length[n / 2 - 1] + length[n / 2]) / 2 : 0;
+}
+
+/* The share of `ns` that lengths make up which are no outliers. */
+static double fills(const uint64_t *length, unsigned n, uint64_t ns)
+{
+	uint64_t most = median(length, n) * STEPS_REGULAR;
+	double sum = 0;
+	for (unsigned i = 0; i < n && length[i] <= most; i++)
+		sum += (double)length[i];
+	return ns ? sum / (double)ns : 0;
+}
+
+static bool fill(const struct steps *s, uint32_t entry, uint64_t ns, const struct spans *unseen)
+{
+	uint64_t *length = metrics_alloc(s->entry[entry].count, sizeof(*length));
+	unsigned n = lengths(s, &s->entry[entry], unseen, length, NULL);
+	bool enough = fills(length, n, ns) >= STEPS_FILL;
+	free(length);
+	return enough;
+}
+
+/* The first entry of the group [i, end), or -1 when it only copies. */
+static int64_t first_of(const struct steps *s, const struct candidate *c, uint32_t i, uint32_t end)
+{
+	uint32_t best = i;
+	bool works = false;
+	for (uint32_t k = i; k < end; k++) {
+		works |= s->entry[c[k].entry].works;
+		if (c[k].first < c[best].first)
+			best = k;
+	}
+	return works ? (int64_t)c[best].entry : -1;
+}
+
+int64_t steps_find(const struct steps *s, uint64_t first, uint64_t last, uint64_t ns,
+				   const struct spans *unseen)
 {
 	struct candidate *c = metrics_alloc(s->entries, sizeof(*c));
-	uint32_t n = keep_regular(s, c, candidates(s, last - first, c)), largest = 0;
+	uint32_t n = keep_regular(s, c, candidates(s, last - first, c), unseen), largest = 0;
 	int64_t found = -1;
 	for (uint32_t i = 0, end; i < n; i = end) {
 		end = group_end(c, n, i);
@@ -128,54 +191,35 @@ int64_t steps_find(const struct steps *s, uint64_t first, uint64_t last)
 	}
 	for (uint32_t i = 0, end; i < n && found < 0; i = end) {
 		end = group_end(c, n, i);
-		uint32_t size = end - i, best = i;
+		uint32_t size = end - i;
 		if (largest >= GROUP_LEAST && (size < GROUP_LEAST || size * GROUP_SHARE < largest))
 			continue;
-		for (uint32_t k = i; k < end; k++)
-			if (c[k].first < c[best].first)
-				best = k;
-		found = c[best].entry;
+		found = first_of(s, c, i, end);
+		if (found >= 0 && !fill(s, (uint32_t)found, ns, unseen))
+			found = -1;
 	}
 	free(c);
 	return found;
 }
 
-static int by_length(const void *a, const void *b)
-{
-	uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
-	return x < y ? -1 : x > y;
-}
-
-/* Not recorded throughout: its length means nothing. */
-static bool seen(uint64_t from, uint64_t to, const struct report_gap *gap, unsigned gaps)
-{
-	for (unsigned i = 0; i < gaps; i++)
-		if (gap[i].start < to && gap[i].start + gap[i].duration > from)
-			return false;
-	return true;
-}
-
-void steps_report(const struct steps *s, uint32_t anchor, const struct report_gap *gap, unsigned gaps,
+void steps_report(const struct steps *s, uint32_t anchor, uint64_t ns, const struct spans *unseen,
 				  struct report_steps *out)
 {
 	const struct steps_entry *e = &s->entry[anchor];
 	uint64_t *length = metrics_alloc(e->count, sizeof(*length));
-	unsigned n = 0;
 	out->start = metrics_alloc(e->count, sizeof(*out->start));
+	out->unseen_at = metrics_alloc(e->count, sizeof(*out->unseen_at));
 	for (unsigned i = 0; i < e->count; i++)
 		out->start[i] = e->start[i] * s->unit;
 	out->count = e->count - 1;
-	for (unsigned i = 0; i < out->count; i++)
-		if (seen(out->start[i], out->start[i + 1], gap, gaps))
-			length[n++] = out->start[i + 1] - out->start[i];
-	out->unseen = out->count - n;
+	unsigned n = lengths(s, e, unseen, length, out);
 	if (n) {
-		qsort(length, n, sizeof(*length), by_length);
 		out->min_ns = length[0];
 		out->max_ns = length[n - 1];
-		out->median_ns = n % 2 ? length[n / 2] : (length[n / 2 - 1] + length[n / 2]) / 2;
+		out->median_ns = median(length, n);
 		out->p99_ns = length[((uint64_t)n * 99 + 99) / 100 - 1];
 	}
+	out->covered = fills(length, n, ns);
 	for (unsigned i = 0; i < n; i++)
 		out->slow += length[i] > out->median_ns + out->median_ns / 2;
 	free(length);

@@ -7,8 +7,6 @@
 #include "report.h"
 #include "units.h"
 
-#define TEXT_COLUMNS 100
-
 enum text_colour {
 	TEXT_PLAIN,
 	TEXT_BOLD,
@@ -23,6 +21,7 @@ enum text_colour {
 struct text {
 	FILE *to;
 	unsigned style; /* enum report_style */
+	int columns;    /* of the whole; at least REPORT_COLUMNS */
 	const struct report *r;
 };
 
@@ -32,6 +31,8 @@ const char *text_off(const struct text *t);
 void text_heading(const struct text *t, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 /* Wrapped at spaces, each line after `indent` columns; the first after `label`, which is as wide at most. */
 void text_paragraph(const struct text *t, const char *label, int indent, const char *s);
+/* As text_fit(), of the short name of a kernel: what tells it apart remains. */
+void text_kernel(const char *short_name, int width, char *out, size_t size);
 /* At most `width` columns: the middle of a long one is left out. */
 void text_fit(const char *s, int width, char *out, size_t size);
 /* "rank 3", or "GPU 1 of rank 3" where ranks have several, or "" where there is one of all. */

@@ -49,6 +49,7 @@ static void take_texts(struct timeline_header *h)
 	TEXT(h->host);
 	TEXT(h->command);
 	TEXT(h->version_text);
+	TEXT(h->options);
 	for (uint32_t i = 0; i < h->device_count; i++)
 		TEXT(h->device[i].name);
 #undef TEXT

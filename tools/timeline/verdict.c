@@ -9,6 +9,7 @@
 
 #define REASONS 3
 #define REASON_LEAST 0.02
+#define UNSEEN_SAID 0.5 /* share of the window */
 
 struct reason {
 	const char *text;
@@ -61,6 +62,10 @@ void verdict_give(struct report *r)
 	char who[40] = "GPU";
 	if (gpus > 1)
 		snprintf(who, sizeof(who), "%u GPUs, on average", gpus);
-	r->verdict = metrics_text("%s: busy %s, computing %s%s%s.", who, units_share(busy).s,
+	char recorded[80] = "";
+	if ((double)t->unseen_ns >= UNSEEN_SAID * (double)t->window_ns)
+		snprintf(recorded, sizeof(recorded), "Only %s of the time was recorded. ",
+				 units_share(seen / (double)t->window_ns).s);
+	r->verdict = metrics_text("%s%s: busy %s, computing %s%s%s.", recorded, who, units_share(busy).s,
 							  units_share(compute).s, used ? "; " : "", text);
 }

@@ -2,7 +2,6 @@
  * cmd_export.c - `turbo export`: timelines in formats that other tools read.
  */
 #include <errno.h>
-#include <math.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
@@ -26,7 +25,7 @@ struct arguments {
 	const char *out;
 	enum format format;
 	uint32_t kinds;
-	double from, to; /* seconds behind the first record */
+	uint64_t from, to; /* ns behind the first record */
 	bool integer_us;
 	int rank[RANKS_MAX];
 	unsigned ranks; /* 0: all */
@@ -42,24 +41,6 @@ static int take_format(struct arguments *a, const char *text)
 		a->format = FORMAT_PERFETTO;
 	else
 		return usage_error("export", "no format '%s': kineto or perfetto", text);
-	return 0;
-}
-
-static int take_window(struct arguments *a, const char *text)
-{
-	const char *dots = strstr(text, "..");
-	char *end;
-	if (!dots)
-		return usage_error("export", "--window takes START..END in seconds, not '%s'", text);
-	a->from = dots == text ? 0 : strtod(text, &end);
-	/* strtod takes the first dot of "1..2" with it. */
-	if (dots != text && end != dots && end != dots + 1)
-		return usage_error("export", "--window: '%s' does not begin with a number", text);
-	a->to = dots[2] ? strtod(dots + 2, &end) : INFINITY;
-	if (dots[2] && (*end || end == dots + 2))
-		return usage_error("export", "--window: '%s' is not a number", dots + 2);
-	if (!(a->from >= 0) || !(a->to > a->from))
-		return usage_error("export", "--window: %s is empty", text);
 	return 0;
 }
 
@@ -114,7 +95,7 @@ static int take_value(void *to, const char *name, const char *value)
 	if (!strcmp(name, "--format"))
 		return take_format(a, value);
 	if (!strcmp(name, "--window"))
-		return take_window(a, value);
+		return window_take("export", value, &a->from, &a->to);
 	if (!strcmp(name, "--kind"))
 		return take_list(a, value, take_kind);
 	return take_list(a, value, take_rank);
@@ -286,10 +267,9 @@ static uint64_t choose_ranks(const struct arguments *a, struct trace_set *set)
 	return origin == UINT64_MAX ? 0 : origin;
 }
 
-static uint64_t at(uint64_t origin, double seconds)
+static uint64_t at(uint64_t origin, uint64_t ns)
 {
-	double ns = seconds * 1e9;
-	return ns < 4e18 ? origin + (uint64_t)ns : UINT64_MAX;
+	return ns < UINT64_MAX - origin ? origin + ns : UINT64_MAX;
 }
 
 /* Puts traces [i, i + n) into one file. */
@@ -357,7 +337,7 @@ static void cannot_open(void *arg, const char *path, const char *why)
 
 int cmd_export(int argc, char **argv)
 {
-	static struct arguments a = {.to = INFINITY};
+	static struct arguments a = {.to = UINT64_MAX};
 	struct trace_set set;
 	a.path = calloc((size_t)argc, sizeof(*a.path));
 	if (!a.path)

@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <unistd.h>
 
 #include "tools/timeline/output.h"
@@ -22,42 +23,6 @@ struct arguments {
 	int rank[RANKS_MAX];
 	unsigned ranks; /* 0: all */
 };
-
-/* "1.5", "1.5s", "200ms": seconds without a unit. */
-static bool parse_time(const char *s, const char *end, uint64_t *ns)
-{
-	char *rest;
-	errno = 0;
-	double v = strtod(s, &rest);
-	if (rest == end + 1)
-		rest--; /* of "1..2" it takes "1." */
-	size_t n = (size_t)(end - rest);
-	double unit = !n || (n == 1 && *rest == 's')      ? 1e9
-				  : n == 2 && !strncmp(rest, "ms", 2) ? 1e6
-				  : n == 2 && !strncmp(rest, "us", 2) ? 1e3
-													  : 0;
-	if (rest == s || rest > end || unit == 0 || errno || !(v >= 0) || v * unit >= 9e18)
-		return false;
-	*ns = (uint64_t)(v * unit + 0.5);
-	return true;
-}
-
-static int take_window(struct arguments *a, const char *value)
-{
-	const char *dots = strstr(value, "..");
-	uint64_t start = 0, end = UINT64_MAX;
-	bool ok = dots && (dots == value || parse_time(value, dots, &start)) &&
-			  (!dots[2] || parse_time(dots + 2, value + strlen(value), &end));
-	if (!ok || (dots == value && !dots[2]))
-		return usage_error(
-			"report",
-			"--window %s: two times after the beginning, as 1.5..3 or 200ms..1s; one may be left out", value);
-	if (end <= start)
-		return usage_error("report", "--window %s: it ends before it begins", value);
-	a->o.window_start = start;
-	a->o.window_end = end;
-	return 0;
-}
 
 static int take_ranks(struct arguments *a, const char *value)
 {
@@ -79,7 +44,7 @@ static int take_value(void *to, const char *name, const char *value)
 {
 	struct arguments *a = to;
 	if (!strcmp(name, "--window"))
-		return take_window(a, value);
+		return window_take("report", value, &a->o.window_start, &a->o.window_end);
 	if (!strcmp(name, "--rank"))
 		return take_ranks(a, value);
 	if (!strcmp(name, "--html")) {
@@ -173,6 +138,14 @@ static unsigned style(void)
 	return s;
 }
 
+/* Of the terminal, where there is one. */
+static unsigned columns(void)
+{
+	struct winsize size;
+	bool known = isatty(STDOUT_FILENO) && ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0;
+	return known && size.ws_col > REPORT_COLUMNS ? size.ws_col : REPORT_COLUMNS;
+}
+
 static ssize_t put(void *output, const char *bytes, size_t n)
 {
 	struct output *o = output;
@@ -221,7 +194,7 @@ static int report(struct arguments *a, struct trace_set *set)
 	if (a->json)
 		report_json(r, stdout);
 	else if (!a->html)
-		report_text(r, stdout, style());
+		report_text(r, stdout, style(), columns());
 	report_free(r);
 	int output = finish_output("report");
 	return code ? code : output;

@@ -43,7 +43,7 @@ const struct command commands[] = {
 		"  --format F       kineto    what torch.profiler writes, one rank a file: for Perfetto,\n"
 		"                             chrome://tracing, TensorBoard, Holistic Trace Analysis\n"
 		"                   perfetto  Perfetto's own format; smaller, several ranks in one file\n"
-		"  --window A..B    only what runs between A and B, seconds behind the first record\n"
+		"  --window S..E    only what runs from S to E after the beginning: 1.5..3, 200ms..1s, 10..\n"
 		"  --rank N,...     only these ranks\n"
 		"  --kind KIND,...  only these: kernel, copy, memset, graph, api, sync, overhead, event,\n"
 		"                   collective, gap, counter\n"

@@ -48,6 +48,10 @@ int cmd_replay(int argc, char **argv);
 int cmd_report(int argc, char **argv);
 int cmd_stats(int argc, char **argv);
 
+/* window.c: a --window of `command`, in ns after the first record; *end is UINT64_MAX where none was given. Returns 0, or
+ * what usage_error() did. */
+int window_take(const char *command, const char *value, uint64_t *start, uint64_t *end);
+
 /* library.c: path of libturbo.so beside this command, in buf; false when there is none. */
 bool library_find(char *buf, size_t size);
 
