@@ -172,7 +172,7 @@ enum timeline_count {
 	TIMELINE_COUNT_LAUNCHES,      /* launches that libturbo's hooks saw while recording */
 	TIMELINE_COUNT_SAMPLED_ON_NS, /* TURBO_TIMELINE=sampled: time recorded, of */
 	TIMELINE_COUNT_SAMPLED_NS,    /* this time in all */
-	TIMELINE_COUNT_DROPPED, /* could not be put: the ring was held too long, or its file failed */
+	TIMELINE_COUNT_DROPPED,       /* could not be put: the ring was held too long, or its file failed */
 	TIMELINE_COUNTS = 24
 };
 
@@ -203,7 +203,7 @@ struct timeline_header {
 			uint64_t count[TIMELINE_COUNTS];
 			struct timeline_device device[TIMELINE_DEVICES];
 			uint32_t on_demand; /* 1: `turbo record` asked for it, 0: TURBO_TIMELINE did */
-			char options[256]; /* libturbo's in force that a reader should know: "TURBO_COPY=on ..." */
+			char options[256];  /* libturbo's in force that a reader should know: "TURBO_COPY=on ..." */
 		};
 		unsigned char bytes[TIMELINE_HEADER_BYTES];
 	};

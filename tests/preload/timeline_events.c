@@ -114,12 +114,13 @@ struct sight {
 	uint64_t value, ms; /* at least */
 	uint32_t flags;
 	uint64_t value_most; /* 0: as value */
+	uint32_t device;     /* + 1: of a staged copy */
 	unsigned seen;
 };
 
 static struct sight sights[] = {
-	{.kind = TIMELINE_EVENT, .name = "staged copy H2D", .n = 1, .value = COPY_BYTES},
-	{.kind = TIMELINE_EVENT, .name = "staged copy D2H", .n = 1, .value = COPY_BYTES},
+	{.kind = TIMELINE_EVENT, .name = "staged copy H2D", .n = 1, .value = COPY_BYTES, .device = 1},
+	{.kind = TIMELINE_EVENT, .name = "staged copy D2H", .n = 1, .value = COPY_BYTES, .device = 1},
 	{.kind = TIMELINE_EVENT,
 	 .name = "device memory from the driver",
 	 .n = 1,
@@ -155,7 +156,7 @@ static void look_at(const struct trace_event *e)
 		uint64_t most = s->value_most ? s->value_most : s->value;
 		if (s->kind == e->kind && strcmp(s->name, e->name) == 0 && e->value >= s->value && e->value <= most &&
 			e->flags == s->flags && e->duration >= s->ms * 1000000 && e->duration < UINT64_C(60000000000) &&
-			e->lane->kind == TIMELINE_LANE_THREAD)
+			e->lane->kind == TIMELINE_LANE_THREAD && (!s->device || e->entry->event.device == s->device))
 			s->seen++;
 	}
 }

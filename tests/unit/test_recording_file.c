@@ -113,6 +113,8 @@ static void test_file(void **state)
 	assert_string_equal(h->host, host);
 	assert_non_null(strstr(h->command, "test_recording_file"));
 	assert_string_equal(h->version_text, TURBO_VERSION);
+	assert_non_null(strstr(h->options, "TURBO_COPY="));
+	assert_non_null(strstr(h->options, " TURBO_DEVMEM="));
 	assert_int_equal(h->file_bytes, st.st_size);
 	assert_int_equal(h->start_ns / UINT64_C(1000000000000), (uint64_t)time(NULL) / 1000);
 	assert_int_equal(h->end_ns, 0);
