@@ -127,6 +127,7 @@ TOOL_O := $(patsubst %.c,$(OBJ)/%.o,$(wildcard tools/turbo/*.c))
 TIMELINE := $(if $(wildcard tools/timeline/*.c),$(OBJ)/tools/timeline.a)
 SIM_CUDA_O := $(patsubst %.c,$(OBJ)/%.o,$(wildcard tests/sim/cuda/*.c))
 SIM_CUPTI_O := $(if $(CUPTI_H),$(patsubst %.c,$(OBJ)/%.o,$(wildcard tests/sim/cupti/*.c)))
+SIM_NCCL_O := $(patsubst %.c,$(OBJ)/%.o,$(wildcard tests/sim/nccl/*.c))
 SIM_RT_O := $(patsubst %.c,$(OBJ)/%.o,$(wildcard tests/sim/rt/*.c))
 
 LIBTURBO := $(BUILD)/libturbo.so
@@ -138,7 +139,8 @@ SIM_RT := $(if $(SIM_RT_O),$(SIM_DIR)/libsimrt.so $(SIM_DIR)/libsimrt.a)
 SIM_OLD := $(if $(SIM_CUDA_O),$(BUILD)/sim-old/libcuda.so.1)
 # As the process's CUDA has it, of another CUDA, and an older one that lacks symbols.
 SIM_CUPTI := $(if $(SIM_CUPTI_O),$(SIM_DIR)/libcupti.so.13 $(BUILD)/sim-12/libcupti.so.12 $(BUILD)/sim-old/libcupti.so.12)
-SIM := $(SIM_CUDA) $(SIM_OLD) $(SIM_RT) $(SIM_CUPTI)
+SIM_NCCL := $(if $(SIM_NCCL_O),$(SIM_DIR)/libnccl.so.2)
+SIM := $(SIM_CUDA) $(SIM_OLD) $(SIM_RT) $(SIM_CUPTI) $(SIM_NCCL)
 
 # A program is a file with a main(), together with the files named after it (copy_bench.c and
 # copy_bench_*.c), or a directory below tests/gpu with a main.c, and the common/ of its suite.
@@ -223,7 +225,7 @@ $(EARLY_O): EARLY = -fno-builtin $(if $(IS_CLANG),,-fno-tree-loop-distribute-pat
 $(OBJ)/%.o: FLAGS = $(LIB_CFLAGS)
 $(OBJ)/tests/%.o $(OBJ)/tools/%.o: FLAGS = $(TEST_CFLAGS)
 $(OBJ)/tests/unit/%.o: FLAGS = $(UNIT_CFLAGS)
-$(OBJ)/tests/sim/cuda/%.o $(OBJ)/tests/sim/rt/%.o $(OBJ)/tests/sim/cupti/%.o: FLAGS = $(SIM_CFLAGS)
+$(OBJ)/tests/sim/cuda/%.o $(OBJ)/tests/sim/rt/%.o $(OBJ)/tests/sim/cupti/%.o $(OBJ)/tests/sim/nccl/%.o: FLAGS = $(SIM_CFLAGS)
 $(OBJ)/tests/sim/cupti/callback.o: $(GEN)/sim_cbid.inc
 $(OBJ)/tools/turbo/%.o $(OBJ)/tools/timeline/%.o: FLAGS = $(LIB_CFLAGS)
 
@@ -291,6 +293,14 @@ $(SIM_CUPTI): $(SIM_CUPTI_O) $(wildcard tests/sim/cupti/*.map)
 		-Wl,--version-script=tests/sim/cupti/$(CUPTI_MAP) -o $@ $(SIM_CUPTI_O) $(LDLIBS)
 	$(Q)ln -sf $(@F) $(@D)/libcupti.so
 
+# Its threads may still be in it when its client closes it: it stays loaded.
+$(SIM_NCCL): $(SIM_NCCL_O) tests/sim/nccl/libnccl.map
+	$(call say,LD,$@)
+	@mkdir -p $(@D)
+	$(Q)$(CC) -shared -pthread $(SAN_FLAGS) -Wl,-soname,$(@F) -Wl,-Bsymbolic -Wl,-z,nodelete \
+		-Wl,--version-script=tests/sim/nccl/libnccl.map -o $@ $(SIM_NCCL_O) $(LDLIBS)
+	$(Q)ln -sf $(@F) $(@D)/libnccl.so
+
 $(SIM_DIR)/libsimrt.so: $(SIM_RT_O)
 	$(call say,LD,$@)
 	@mkdir -p $(@D)
@@ -304,13 +314,14 @@ $(SIM_DIR)/libsimrt.a: $(SIM_RT_O)
 # ---- test, demo and benchmark programs ----------------------------------------------
 
 # A program asks for libraries in its first line: `LINK: cuda` for libcuda.so.1 (linked with
-# the simulator's), `LINK: cupti` for libcupti.so.13, `LINK: simrt` for the tiny runtime, `LINK: timeline` for the
+# the simulator's), `LINK: cupti` for libcupti.so.13, `LINK: nccl` for libnccl.so.2, `LINK: simrt` for the tiny runtime, `LINK: timeline` for the
 # reader of timelines, `LINK: turbo` for the library's objects (those it uses). cmocka is there for all but the GPU programs and the tools, which must build where only a compiler is.
 MAIN = $(firstword $(SOURCES))
 CMOCKA := -Wl,--as-needed -lcmocka -Wl,--no-as-needed
 first_line = sed -n '1{/LINK:.*$(1)/s|.*|$(2)|p}' $(MAIN)
 link_cuda = $$($(call first_line,cuda,-L$(SIM_DIR) -lcuda))
 link_cupti = $$($(call first_line,cupti,-L$(SIM_DIR) -l:libcupti.so.13))
+link_nccl = $$($(call first_line,nccl,-L$(SIM_DIR) -l:libnccl.so.2))
 link_simrt = $$($(call first_line,simrt,$(SIM_DIR)/libsimrt.a))
 link_turbo = $$($(call first_line,turbo,$(ARCHIVE)))
 link_timeline = $$($(call first_line,timeline,$(TIMELINE) -lz))
@@ -341,7 +352,7 @@ $(SIM_TESTS): $(SIM)
 	$(call say,LD,$@)
 	@mkdir -p $(@D)
 	$(Q)$(CC) -pthread $(SAN_FLAGS) -o $@ $(filter %.o,$^) $(COMMON) $(filter %.a,$(SIM)) \
-		$(link_cupti) -L$(SIM_DIR) -lcuda $(link_cmocka) $(LDLIBS)
+		$(link_nccl) $(link_cupti) -L$(SIM_DIR) -lcuda $(link_cmocka) $(LDLIBS)
 
 $(BUILD)/bench/bench_heap $(BUILD)/bench/bench_recording: $(ARCHIVE)
 $(PRELOAD_PROGS): $(TIMELINE)
@@ -349,7 +360,7 @@ $(PRELOAD_PROGS) $(GPU_PROGS) $(DEMO_PROGS) $(BENCH_PROGS): $(SIM)
 	$(call say,LD,$@)
 	@mkdir -p $(@D)
 	$(Q)$(CC) -pthread $(SAN_FLAGS) -o $@ $(filter %.o,$^) $(COMMON) \
-		$(link_timeline) $(link_turbo) $(link_simrt) $(link_cupti) $(link_cuda) $(link_cmocka) $(LDLIBS)
+		$(link_timeline) $(link_turbo) $(link_simrt) $(link_nccl) $(link_cupti) $(link_cuda) $(link_cmocka) $(LDLIBS)
 
 # ---- tests --------------------------------------------------------------------------
 

@@ -8,6 +8,7 @@
 #ifndef SIM_H
 #define SIM_H
 
+#include <stddef.h>
 #include <stdint.h>
 
 /* The nth call (from 1, counted from now) of that exact symbol fails with `code`
@@ -44,6 +45,16 @@ uint64_t sim_launch_delay_ns_max(void);
 
 /* Mistakes seen: use after free, DMA to memory that is not there, destroyed handles. */
 uint64_t sim_errors(void);
+
+/*
+ * The kernels of the simulated NCCL (names ncclDevKernel_*) have two 64-bit parameters: a function and what it is given.
+ * It runs as the kernel, on the stream's thread, and returns a CUresult. While it waits it asks
+ * lost(ctx) now and then: true when the context has failed, and the kernel must end.
+ */
+typedef int sim_kernel_body(void *user, int (*lost)(const void *ctx), const void *ctx);
+/* Inside a kernel: bytes from or to memory that the device reaches. 0: illegal address. */
+int sim_device_load(void *to, uint64_t from, size_t n);
+int sim_device_store(uint64_t to, const void *from, size_t n);
 
 /* Zero the counters (calls, errors, child calls, waits, delay; the peak becomes what is
  * held now) and clear injected failures. */

@@ -49,6 +49,8 @@ void sim_cmd_put(struct sim_cmd *cmd)
 	}
 	if (cmd->kind == CMD_GRAPH_ALLOC)
 		sim_graph_mem_end(cmd->free);
+	if (cmd->kind == CMD_USER_OBJECT)
+		cmd->object.destroy(cmd->object.ptr);
 	if (cmd->kind == CMD_GRAPH_KEEP)
 		keep_end(cmd);
 	free(cmd);
@@ -238,6 +240,7 @@ CUresult sim_cmd_run(struct sim_ctx *ctx, struct sim_op *op)
 	switch (cmd->kind) {
 	case CMD_NOP:
 	case CMD_GRAPH_ALLOC:
+	case CMD_USER_OBJECT:
 	case CMD_GRAPH_FREE: return CUDA_SUCCESS;
 	case CMD_GRAPH_KEEP: return run_keep(cmd);
 	case CMD_COPY: return run_copy(&cmd->copy);

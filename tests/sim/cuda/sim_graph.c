@@ -16,6 +16,7 @@ struct exec {
 	uint32_t id;         /* for a tracer */
 	unsigned traced;     /* sim_trace_epoch() of a launch; 0: never launched under a tracer */
 	bool whole;          /* made while graphs were recorded whole */
+	struct sim_objects objects;
 	struct sim_op *last; /* launches of one executable graph follow each other */
 };
 
@@ -37,6 +38,7 @@ void sim_graph_free(struct sim_graph *g)
 		free(n->deps);
 		free(n);
 	}
+	sim_objects_clear(&g->objects);
 	g->magic = 0;
 	free(g);
 }
@@ -140,6 +142,7 @@ static void exec_clear(struct exec *x)
 {
 	for (int i = 0; i < x->count; i++)
 		sim_cmd_put(x->cmds[i]);
+	sim_objects_clear(&x->objects);
 	free(x->cmds);
 	x->cmds = NULL;
 	x->count = 0;
@@ -160,7 +163,7 @@ static bool exec_fill(struct exec *x, const struct sim_graph *g)
 	exec_clear(x);
 	x->cmds = cmds;
 	x->count = count;
-	return true;
+	return sim_objects_copy(&x->objects, &g->objects);
 }
 
 static CUresult instantiate(CUgraphExec *out, CUgraph graph, unsigned long long flags)
@@ -272,6 +275,15 @@ static CUresult launch_traced(struct exec *x, struct sim_ctx *ctx)
 	return CUDA_SUCCESS;
 }
 
+/* keep may be NULL. */
+static CUresult submit_keep(struct sim_stream *s, struct sim_cmd *keep, struct sim_op **op)
+{
+	if (!keep)
+		return CUDA_SUCCESS;
+	sim_op_put(*op);
+	return sim_submit(s, keep, op);
+}
+
 static CUresult launch(bool per_thread, CUgraphExec exec, CUstream stream)
 {
 	struct exec *x = (struct exec *)exec;
@@ -298,12 +310,10 @@ static CUresult launch(bool per_thread, CUgraphExec exec, CUstream stream)
 		result = sim_submit(s, x->cmds[i], &op);
 		sim_thread.graph = sim_thread.node = 0;
 	}
-	struct sim_cmd *keep =
-		result == CUDA_SUCCESS && is_exec(x) ? sim_graph_mem_keep(x->cmds, x->count) : NULL;
-	if (keep) {
-		sim_op_put(op);
-		result = sim_submit(s, keep, &op);
-	}
+	if (result == CUDA_SUCCESS && is_exec(x))
+		result = submit_keep(s, sim_graph_mem_keep(x->cmds, x->count), &op);
+	if (result == CUDA_SUCCESS && is_exec(x))
+		result = submit_keep(s, sim_objects_keep(&x->objects), &op);
 	if (op) {
 		sim_op_put(x->last);
 		x->last = sim_op_get(op);

@@ -5,6 +5,7 @@
 #define SIM_GRAPH_H
 
 #include "sim_internal.h"
+#include "sim_user_object.h"
 
 #pragma GCC visibility push(hidden)
 
@@ -23,6 +24,7 @@ struct sim_graph {
 	uint32_t magic;
 	struct sim_node *first, **tail;
 	int count;
+	struct sim_objects objects;
 };
 
 struct sim_capture {

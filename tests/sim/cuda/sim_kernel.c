@@ -18,7 +18,7 @@ struct sim_kernel {
 
 #define CHUNK 4096
 
-static bool reachable(uintptr_t addr)
+bool sim_kernel_touches(uintptr_t addr)
 {
 	bool ok = sim_range_find(addr) || sim_in_device_space(addr) || sim_conf.hmm;
 	if (!ok)
@@ -28,14 +28,14 @@ static bool reachable(uintptr_t addr)
 
 unsigned char *sim_kernel_reach(uintptr_t addr, size_t *n, struct sim_phys **phys)
 {
-	return reachable(addr) ? sim_translate(addr, n, phys) : NULL;
+	return sim_kernel_touches(addr) ? sim_translate(addr, n, phys) : NULL;
 }
 
 /* A kernel reads or writes memory that the device can reach: not pageable memory. */
 static bool reach(uintptr_t dst, uintptr_t src, uintptr_t device_side, size_t n)
 {
 	sim_lock();
-	bool ok = reachable(device_side);
+	bool ok = sim_kernel_touches(device_side);
 	sim_unlock();
 	return ok && sim_move(dst, src, n);
 }
@@ -181,6 +181,12 @@ static const struct sim_kernel kernels[] = {
 	{"trap", "", k_trap},
 	{"tag_fill", "p88", sim_k_tag_fill},
 	{"tag_check", "p88p", sim_k_tag_check},
+	{"ncclDevKernel_AllGather_RING_LL", "88", sim_k_call},
+	{"ncclDevKernel_AllReduce_Sum_f32_RING_LL", "88", sim_k_call},
+	{"ncclDevKernel_Broadcast_RING_LL", "88", sim_k_call},
+	{"ncclDevKernel_Reduce_Sum_f32_RING_LL", "88", sim_k_call},
+	{"ncclDevKernel_ReduceScatter_Sum_f32_RING_LL", "88", sim_k_call},
+	{"ncclDevKernel_SendRecv", "88", sim_k_call},
 };
 
 #define KERNELS (sizeof kernels / sizeof kernels[0])

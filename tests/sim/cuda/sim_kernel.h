@@ -11,6 +11,9 @@
 /* As sim_translate, for memory that a kernel can reach: not pageable memory. Lock held. */
 unsigned char *sim_kernel_reach(uintptr_t addr, size_t *n, struct sim_phys **phys);
 
+/* False, and a mistake: pageable memory. Lock held. */
+bool sim_kernel_touches(uintptr_t addr);
+
 /* True when a parameter is an address in [base, base + size). */
 bool sim_kernel_names(const struct sim_launch *launch, uintptr_t base, size_t size);
 
@@ -19,6 +22,9 @@ const char *sim_kernel_name(const struct sim_launch *launch);
 /* sim_tag.c */
 CUresult sim_k_tag_fill(struct sim_ctx *ctx, const uint64_t *arg);
 CUresult sim_k_tag_check(struct sim_ctx *ctx, const uint64_t *arg);
+
+/* sim_call.c */
+CUresult sim_k_call(struct sim_ctx *ctx, const uint64_t *arg);
 
 #pragma GCC visibility pop
 #endif

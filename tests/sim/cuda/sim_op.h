@@ -18,7 +18,8 @@ enum sim_cmd_kind {
 	CMD_POOL_FREE,   /* of memory of a pool */
 	CMD_GRAPH_ALLOC, /* nodes; they do nothing when they run */
 	CMD_GRAPH_FREE,
-	CMD_GRAPH_KEEP, /* ends a launch: its allocation nodes are not gone before */
+	CMD_USER_OBJECT, /* runs nowhere: only its references count (sim_user_object.c) */
+	CMD_GRAPH_KEEP,  /* ends a launch: its allocation nodes are not gone before */
 	CMD_WAIT_EVENT,
 	CMD_RECORD_EVENT,
 	CMD_WAIT_IPC,
@@ -80,6 +81,10 @@ struct sim_cmd {
 			struct sim_cmd **cmds; /* owned, with a reference each */
 			int count;
 		} keep;
+		struct {
+			void *ptr;
+			CUhostFn destroy; /* the lock is held: it must not call the driver, as CUDA asks */
+		} object;
 		struct sim_event *event; /* external event nodes of a graph; holds a reference */
 		struct {
 			struct sim_ipc *event; /* holds a reference */
