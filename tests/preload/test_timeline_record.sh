@@ -37,7 +37,7 @@ is "CUPTI has gone" 1 "$("$turbo" stats "$one" --json | grep -o '"timeline.detac
 mkdir "$work/again"
 "$turbo" record "$one" -d 60 -o "$work/again" >"$work/again.out" 2>"$work/again.err" &
 record=$!
-soon has again
+soon has again && sleep 0.15
 "$turbo" record "$one" -d 1 -o "$work/again" >"$work/busy.out" 2>"$work/busy.err"
 is "a second one is refused" 1 $?
 is "with the first one's number" 1 "$(grep -c "process $one: process $record is recording it already" "$work/busy.err")"
@@ -71,7 +71,7 @@ mkdir "$work/middle"
 "$turbo" record "$two" "$three" -d 1 -o "$work/middle" >"$work/middle.out" 2>"$work/middle.err" &
 record=$!
 both_recorded() { [ "$(files middle | wc -l)" = 2 ]; }
-soon both_recorded
+soon both_recorded && sleep 0.15
 kill -KILL "$three"
 wait $record
 is "it ends with both" 0 $?

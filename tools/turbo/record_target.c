@@ -15,7 +15,8 @@
 
 #include "proc_stat.h"
 
-#define LOOK_MS 500     /* between two looks at what the process has mapped, which is dear */
+#define LIFE_MS 100     /* between two looks whether the process lives */
+#define MAPS_MS 500     /* and at what it has mapped, which is dear */
 #define STOPPED_MS 1000 /* one that is stopped so long is not waited for */
 
 uint64_t target_now_ms(void)
@@ -218,26 +219,29 @@ void target_refuse(struct target *t, const char *why)
 /* ---- what comes back ---- */
 
 /* The page is of a program that is no more: another has its place, or the process has it mapped no longer. */
-static bool page_left(struct target *t)
+static bool page_left(const struct target *t)
 {
 	struct stat st;
-	uint64_t now = target_now_ms();
-	if (now - t->looked_ms < LOOK_MS)
-		return false;
-	t->looked_ms = now;
 	if (stat(t->path, &st) == 0 && (st.st_dev != t->dev || st.st_ino != t->ino))
 		return true;
 	return proc_maps(t->pid, strrchr(t->path, '/')) == 0;
 }
 
-/* Why nothing is to be expected any more; NULL: it may come. */
+/* Why nothing is to be expected any more; NULL: it may come. Looks now and then. */
 static const char *why_lost(struct target *t)
 {
-	switch (proc_life(t->pid, t->start_ticks)) {
-	case PROC_ENDED:
-	case PROC_OTHER: return "it has ended";
-	default: return page_left(t) ? "it has started another program (exec)" : NULL;
-	}
+	uint64_t now = target_now_ms();
+	enum proc_life life;
+	if (now - t->looked_ms < LIFE_MS)
+		return NULL;
+	t->looked_ms = now;
+	life = proc_life(t->pid, t->start_ticks);
+	if (life == PROC_ENDED || life == PROC_OTHER)
+		return "it has ended";
+	if (now - t->mapped_ms < MAPS_MS)
+		return NULL;
+	t->mapped_ms = now;
+	return page_left(t) ? "it has started another program (exec)" : NULL;
 }
 
 static bool stopped_long(struct target *t)

@@ -31,9 +31,9 @@ struct target {
 	dev_t dev;
 	ino_t ino;
 	const char *lost;
-	uint64_t looked_ms,
-		stopped_ms; /* when the page was looked at; since when the process is stopped, 0: it is not */
-	bool seen;      /* its recording was there, in this mount namespace */
+	uint64_t looked_ms, mapped_ms; /* CLOCK_MONOTONIC: when its life and its page were looked at */
+	uint64_t stopped_ms;           /* since when the process is stopped, 0: it is not */
+	bool seen;                     /* its recording was there, in this mount namespace */
 	char file[sizeof(((struct stats_record *)0)->text)]; /* of the recording; printable */
 	char end_text[sizeof(((struct stats_record *)0)->end_text)];
 };
