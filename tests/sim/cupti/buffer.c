@@ -18,6 +18,8 @@ static bool stopping; /* the worker is to end */
 static void slot_leave(void *arg)
 {
 	struct slot *slot = arg;
+	if (forked_child())
+		return;
 	pthread_mutex_lock(&cu.lock);
 	slot->taken = false;
 	pthread_mutex_unlock(&cu.lock);
@@ -240,6 +242,8 @@ CUptiResult flush(bool forced)
 
 __attribute__((destructor)) static void exits(void)
 {
+	if (forked_child())
+		return;
 	pthread_mutex_lock(&cu.lock);
 	cu.in_exit = true;
 	if (fault(FAULT_AT_EXIT) && me.inside == INSIDE_NOTHING) {

@@ -135,6 +135,8 @@ struct thread {
 extern __thread struct thread me;
 uint32_t thread_number(void); /* as records say it */
 
+/* The locks are as they were in the parent, and so is everything else: to be left alone. */
+bool forked_child(void);
 /* First in every function: counts the call. False: this is a forked child; the call must fail. */
 bool entered(const char *function);
 #define ENTER()                                 \

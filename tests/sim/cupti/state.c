@@ -59,11 +59,16 @@ uint64_t sim_cupti_calls(const char *function)
 	return 0;
 }
 
-bool entered(const char *function)
+bool forked_child(void)
 {
 	pid_t pid = __atomic_load_n(&owner, __ATOMIC_ACQUIRE);
+	return pid && pid != getpid();
+}
+
+bool entered(const char *function)
+{
 	count(function);
-	if (!pid || pid == getpid())
+	if (!forked_child())
 		return true;
 	complain("%s in a forked child", function);
 	return false;
