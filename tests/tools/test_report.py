@@ -1,12 +1,14 @@
 """`turbo report`: JSON that keeps its keys, windows and ranks, errors that name what is wrong, time and memory."""
 import json
 import os
+import pty
 import re
 import resource
 import stat
 import subprocess
 import sys
 import tempfile
+import termios
 import time
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
@@ -72,6 +74,36 @@ def check_window_and_rank(folder):
     for key in ("busy_ns", "compute_ns", "overlap_ns", "exposed_memory_ns"):
         assert sum(h[key] for h in halves) == whole["time"][key], key
     print("windows and ranks")
+
+
+def check_terminal():
+    """A terminal that is wide shows more of a kernel's name; nothing else is wider than 100 columns."""
+    with tempfile.TemporaryDirectory() as other:
+        timeline = timeline_file.Timeline()
+        lane = timeline.lane(timeline_file.STREAM)
+        name = "void at::f<4, at::Functor_of_this_and_of_that<float>, at::Other<float, double, at::Third>, at::Holder<9> >(int)"
+        for i in range(100):
+            timeline.add(timeline_file.KERNEL, name, lane, 1000 * i, 500)
+        path = os.path.join(other, "wide.timeline")
+        timeline.write(path)
+        narrow = run(path).stdout
+        main, tty = pty.openpty()
+        termios.tcsetwinsize(tty, (40, 150))
+        subprocess.run([timelines.TURBO, "report", path], stdout=tty, env={**os.environ, "NO_COLOR": "1"}, timeout=60, check=True)
+        os.close(tty)
+        wide = b""
+        try:
+            while part := os.read(main, 65536):
+                wide += part
+        except OSError:
+            pass  # the other end is closed
+        os.close(main)
+        wide = wide.decode().replace("\r", "")
+    whole = "f<4, Functor_of_this_and_of_that<float>, Other<float, double, Third>, Holder<9>>"
+    assert whole in wide and whole not in narrow and "Functor_of_this" in narrow, (wide, narrow)
+    assert max(map(len, narrow.splitlines())) <= 100
+    assert wide.replace(whole, "") == re.sub(r"f<.*", "", narrow), (wide, narrow)
+    print("a wide terminal")
 
 
 def check_size():
@@ -158,6 +190,7 @@ def main():
         check_same_each_time(folder)
         check_window_and_rank(folder)
         check_errors(folder)
+        check_terminal()
         check_size()
 
 

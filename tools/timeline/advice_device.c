@@ -80,7 +80,7 @@ static void exposed_say(const struct advice_case *c, struct report_finding *f)
 	const struct report_time *t = &c->gpu->time;
 	f->title = metrics_text("Communication is not hidden behind compute");
 	f->evidence = metrics_text(
-		"%s of communication, %s of it communication alone; overlap %s.",
+		"%s of communication, %s of it alone; overlap %s.",
 		units_time((double)t->category_ns[REPORT_COMMUNICATION]).s,
 		units_time((double)t->exposed_ns[REPORT_COMMUNICATION]).s,
 		units_share(units_ratio((double)t->overlap_ns, (double)t->category_ns[REPORT_COMMUNICATION])).s);

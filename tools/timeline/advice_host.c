@@ -30,14 +30,14 @@ static void pageable_say(const struct advice_case *c, struct report_finding *f)
 	uint64_t pinned_bytes = k->bytes - k->pageable_bytes, pinned_ns = k->ns - k->pageable_ns;
 	char pinned[96] = "";
 	if (pinned_bytes >= PAGEABLE_LEAST_BYTES && pinned_ns)
-		snprintf(pinned, sizeof(pinned), "; pinned ones ran at %.1f GB/s",
-				 (double)pinned_bytes / (double)pinned_ns);
+		snprintf(pinned, sizeof(pinned), "; pinned ones ran at %s",
+				 units_rate((double)pinned_bytes / (double)pinned_ns).s);
 	f->title = metrics_text("Copies %s pageable memory", up ? "from" : "to");
-	f->evidence = metrics_text("%s of %s copies %s (%s of %s) use pageable memory, at %.1f GB/s: %s%s.",
+	f->evidence = metrics_text("%s of %s copies %s (%s of %s) use pageable memory, at %s: %s%s.",
 							   units_count(k->pageable_count).s, units_count(k->count).s,
 							   report_direction_name[up ? REPORT_H2D : REPORT_D2H],
 							   units_bytes((double)k->pageable_bytes).s, units_bytes((double)k->bytes).s,
-							   units_ratio((double)k->pageable_bytes, (double)k->pageable_ns),
+							   units_rate(units_ratio((double)k->pageable_bytes, (double)k->pageable_ns)).s,
 							   units_time((double)k->pageable_ns).s, pinned);
 	f->fix = metrics_text("%s", up ? "DataLoader(..., pin_memory=True) and x.to(device, non_blocking=True)."
 								   : "Copy into a pinned tensor: out = torch.empty(shape, pin_memory=True); "
@@ -56,11 +56,17 @@ static char *pageable_offer(const struct advice_case *c)
 
 #define INPUT_LEAST 5 /* waits after the start-up, beside the longest: one is no rule */
 
+/* Without steps, what is copied is a batch only if more is computed: weights are not. */
+static bool computes(const struct report_gpu *g)
+{
+	return g->steps.count || g->time.category_ns[REPORT_COMPUTE] >= g->copy[REPORT_H2D].ns;
+}
+
 static double input_cost(const struct advice_case *c)
 {
 	const struct report_steady *s = &c->gpu->steady;
-	return s->input.count > INPUT_LEAST ? units_ratio((double)(s->input.ns - s->input_max_ns), (double)s->ns)
-										: 0;
+	bool often = s->input.count > INPUT_LEAST && computes(c->gpu);
+	return often ? units_ratio((double)(s->input.ns - s->input_max_ns), (double)s->ns) : 0;
 }
 
 /* "After step 12", or "In the second half of its work". */

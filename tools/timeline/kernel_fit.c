@@ -10,8 +10,8 @@
 #define NAME_LEAST 12  /* columns of the name before its arguments */
 #define NAME_ENOUGH 20 /* … with which it is not worth dropping types */
 
-/* How much of the arguments says little: numbers and containers; … and plain types. */
-enum { DROP_NUMBERS = 1, DROP_TYPES };
+/* Which arguments say little: switches and what holds the pointers; … and numbers; … and plain types. */
+enum { DROP_HOLDERS, DROP_NUMBERS, DROP_TYPES };
 
 struct fit {
 	char text[FIT_MAX];
@@ -49,6 +49,8 @@ static bool says_little(const char *s, const char *end, int drop)
 										  "TrivialOffsetCalculator",
 										  "LoadWithoutCast",
 										  "StoreWithoutCast",
+										  "LoadWithCast",
+										  "StoreWithCast",
 										  "TensorListMetadata",
 										  "TensorListScalarListMetadata",
 										  "FusedOptimizerTensorListMetadata",
@@ -58,8 +60,15 @@ static bool says_little(const char *s, const char *end, int drop)
 										"__nv_bfloat16", "bool",          "char",       "signed char",
 										"unsigned char", "short",         "int",        "unsigned int",
 										"long",          "unsigned long", "complex",    NULL};
-	return s == end || strchr("-0123456789", *s) || among(s, end, holders) ||
-		   (drop == DROP_TYPES && among(s, end, types));
+	if (s == end || among(s, end, holders))
+		return true;
+	if (drop >= DROP_NUMBERS && strchr("-0123456789", *s))
+		return true;
+	while (end > s && strchr("*& ", end[-1])) /* "float const*" */
+		end--;
+	if (end - s > 6 && !memcmp(end - 6, " const", 6))
+		end -= 6;
+	return drop == DROP_TYPES && among(s, end, types);
 }
 
 /* Where the argument that begins at `s` ends. */
@@ -103,12 +112,13 @@ static void simplify(struct fit *f, const char *s, const char *end, int level)
 		put(f, ">", 1);
 }
 
-/* The name shortened, the arguments whole: false when that leaves less than `least` columns of it. */
+/* The name shortened, the arguments whole: false when that leaves less than `least` columns of it (0: it is not
+ * shortened). */
 static bool join(const struct fit *f, int width, int least, char *out, size_t size)
 {
 	char name[FIT_MAX];
 	int room = width - (int)(f->used - f->name);
-	if ((int)f->used > width && room < least)
+	if ((int)f->used > width && (!least || room < least))
 		return false;
 	snprintf(name, sizeof(name), "%.*s", (int)f->name, f->text);
 	char fitted[FIT_MAX];
@@ -125,10 +135,11 @@ void text_kernel(const char *short_name, int width, char *out, size_t size)
 		text_fit(short_name, width, out, size);
 		return;
 	}
-	for (int drop = DROP_NUMBERS; drop <= DROP_TYPES; drop++) {
+	static const int least[] = {[DROP_HOLDERS] = 0, [DROP_NUMBERS] = NAME_ENOUGH, [DROP_TYPES] = NAME_LEAST};
+	for (int drop = DROP_HOLDERS; drop <= DROP_TYPES; drop++) {
 		struct fit f = {.drop = drop};
 		simplify(&f, short_name, short_name + n, 0);
-		if (join(&f, width, drop == DROP_TYPES ? NAME_LEAST : NAME_ENOUGH, out, size))
+		if (join(&f, width, least[drop], out, size))
 			return;
 		if (drop < DROP_TYPES)
 			continue;

@@ -104,14 +104,13 @@ void sweep_end(struct sweep *s, uint64_t end, struct report_time *out);
 struct steps_entry {
 	uint32_t count, room; /* room 0 with count > 0: given up */
 	uint32_t last;        /* number of its latest operation on the device, from 1 */
-	bool works;           /* a kernel or graph */
 	uint32_t *start;      /* in units; of the first of a burst */
 };
 struct steps {
 	struct steps_entry *entry;
 	uint32_t entries;
-	uint32_t operations;
-	uint64_t unit; /* ns */
+	uint32_t operations, works; /* works: those that are no copies and memsets */
+	uint64_t unit;              /* ns */
 };
 void steps_init(struct steps *s, uint32_t entries, uint64_t span);
 /* `works`: it is no copy or memset. */

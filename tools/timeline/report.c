@@ -10,7 +10,7 @@
 #define STRAGGLER_LEAST 0.05 /* longer than the median */
 /* What a device's clock and the start of a copy make of its time is up to a microsecond each. */
 #define RATE_LEAST_NS 20000
-#define RATE_LEAST_EACH_NS 2000
+#define RATE_LEAST_EACH_NS 4000
 #define COMMUNICATION_LEAST 0.03 /* share of the window: ranks that hardly talk do not wait for each other */
 
 struct watch {

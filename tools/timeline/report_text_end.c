@@ -156,8 +156,10 @@ static void endings(const struct text *t)
 	losses(t);
 	gaps(t);
 	if (ends)
-		problem(t, ranks(t, ends, after).s, "nothing was recorded after the last operation, for up to ",
-				units_time((double)longest).s, "; that counts for nothing above");
+		problem(t, ranks(t, ends, after).s,
+				ends > 1 ? "nothing was recorded after the last operation, for up to "
+						 : "nothing was recorded after the last operation, for ",
+				units_time((double)longest).s, ": no figure above is about it");
 	if (deaths)
 		problem(t, ranks(t, deaths, killed).s, "", "",
 				"the recording has no end: the process was killed, its last second may be missing");

@@ -174,7 +174,7 @@ void text_time(const struct text *t)
 	time_row(t, TEXT_BLUE, "copies alone", (double)m->exposed_ns[REPORT_MEMORY], seen, "");
 	time_row(t, TEXT_BLUE, "kernels that copy or wait, alone", (double)m->exposed_ns[REPORT_OTHER], seen, "");
 	idle_row(t, REPORT_IDLE_PAUSE, "paused (1 s and more, now and then)", seen);
-	idle_row(t, REPORT_IDLE_INPUT, "idle, then a copy from the host", seen);
+	idle_row(t, REPORT_IDLE_INPUT, "idle before a copy from the host", seen);
 	idle_row(t, REPORT_IDLE_SYNC, "idle after a synchronisation", seen);
 	idle_row(t, REPORT_IDLE_ALLOC, "idle while the driver allocates", seen);
 	idle_row(t, REPORT_IDLE_SHORT, "idle between operations (< 30 us)", seen);

@@ -61,12 +61,12 @@ static struct report_copy copies(const struct report *r, unsigned direction)
 static void copy_row(const struct text *t, const char *name, uint64_t count, uint64_t bytes, uint64_t ns,
 					 uint64_t small)
 {
-	char rate[40] = "-";
+	struct units_text rate = {"-"};
 	double gbps = report_rate(bytes, ns, count);
 	if (gbps > 0)
-		snprintf(rate, sizeof(rate), "%s/s", units_bytes(gbps * 1e9).s);
+		rate = units_rate(gbps);
 	fprintf(t->to, "  %-30s %7s %9s %9s %11s %8s\n", name, units_short((double)count).s,
-			units_bytes((double)bytes).s, units_time((double)ns).s, rate,
+			units_bytes((double)bytes).s, units_time((double)ns).s, rate.s,
 			small ? units_short((double)small).s : "-");
 }
 
@@ -118,7 +118,7 @@ static void collective_row(const struct text *t, const char *who, const struct r
 {
 	struct units_text bus = {"-"}, kernels = {"-"}, small = {"-"};
 	if (c->busbw > 0)
-		snprintf(bus.s, sizeof(bus.s), "%.1f GB/s", c->busbw);
+		bus = units_rate(c->busbw);
 	if (c->kernel_ns)
 		kernels = units_time((double)c->kernel_ns);
 	if (c->small_count)

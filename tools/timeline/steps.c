@@ -4,9 +4,9 @@
  * An operation (a kernel with its grid, a kind of copy: an entry) that runs once a step comes back at regular
  * intervals, and none that is regular comes back after longer ones. Several in a row, as an optimizer has them, are
  * one burst, and that comes once a step too. So: of the entries whose intervals are regular and that are seen over
- * most of the window, those of nearly the same count make a group; of the groups that compute, fill the
+ * most of the window, those of nearly the same count make a group; of the groups that fill the
  * window and are not outliers (what runs in every hundredth step, say) the one with the longest interval gives the
- * step, and of its entries the one that came first begins it.
+ * step, and of its entries the one that came first begins it. Something computes in a step: copies alone are none.
  */
 #include <stdlib.h>
 
@@ -38,7 +38,7 @@ void steps_add(struct steps *s, uint32_t entry, uint64_t start, bool works)
 	struct steps_entry *e = &s->entry[entry];
 	uint32_t number = ++s->operations, last = e->last;
 	e->last = number;
-	e->works |= works;
+	s->works += works;
 	if (last && number - last <= BURST)
 		return;
 	if (e->count == e->room) {
@@ -165,19 +165,6 @@ static bool fill(const struct steps *s, uint32_t entry, uint64_t ns, const struc
 	return enough;
 }
 
-/* The first entry of the group [i, end), or -1 when it only copies. */
-static int64_t first_of(const struct steps *s, const struct candidate *c, uint32_t i, uint32_t end)
-{
-	uint32_t best = i;
-	bool works = false;
-	for (uint32_t k = i; k < end; k++) {
-		works |= s->entry[c[k].entry].works;
-		if (c[k].first < c[best].first)
-			best = k;
-	}
-	return works ? (int64_t)c[best].entry : -1;
-}
-
 int64_t steps_find(const struct steps *s, uint64_t first, uint64_t last, uint64_t ns,
 				   const struct spans *unseen)
 {
@@ -191,12 +178,14 @@ int64_t steps_find(const struct steps *s, uint64_t first, uint64_t last, uint64_
 	}
 	for (uint32_t i = 0, end; i < n && found < 0; i = end) {
 		end = group_end(c, n, i);
-		uint32_t size = end - i;
+		uint32_t size = end - i, best = i;
 		if (largest >= GROUP_LEAST && (size < GROUP_LEAST || size * GROUP_SHARE < largest))
 			continue;
-		found = first_of(s, c, i, end);
-		if (found >= 0 && !fill(s, (uint32_t)found, ns, unseen))
-			found = -1;
+		for (uint32_t k = i; k < end; k++)
+			if (c[k].first < c[best].first)
+				best = k;
+		if (c[best].count <= s->works && fill(s, c[best].entry, ns, unseen))
+			found = c[best].entry;
 	}
 	free(c);
 	return found;

@@ -68,7 +68,8 @@ struct trace_set {
 	unsigned count;
 };
 typedef void trace_error(void *arg, const char *path, const char *why);
-bool trace_set_open(struct trace_set *set, const char *const *paths, unsigned n, trace_error *each_error, void *arg);
+bool trace_set_open(struct trace_set *set, const char *const *paths, unsigned n, trace_error *each_error,
+					void *arg);
 void trace_set_close(struct trace_set *set);
 
 #endif

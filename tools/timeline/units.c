@@ -5,6 +5,7 @@
 
 #include <inttypes.h>
 #include <stdio.h>
+#include <string.h>
 
 static struct units_text scaled(double v, double base, const char *const *unit)
 {
@@ -33,6 +34,13 @@ struct units_text units_bytes(double bytes)
 	struct units_text t = scaled(bytes, 1000, unit);
 	if (bytes < 999.5)
 		snprintf(t.s, sizeof(t.s), "%.0f B", bytes);
+	return t;
+}
+
+struct units_text units_rate(double gbps)
+{
+	struct units_text t = units_bytes(gbps * 1e9);
+	strcat(t.s, "/s");
 	return t;
 }
 

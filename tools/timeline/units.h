@@ -13,6 +13,7 @@ struct units_text {
 
 struct units_text units_time(double ns);       /* "1.23 ms" */
 struct units_text units_bytes(double bytes);   /* "38.5 MB", powers of 1000 */
+struct units_text units_rate(double gbps);     /* "189 GB/s" */
 struct units_text units_gib(double bytes);     /* "60.4 GiB": device memory */
 struct units_text units_count(uint64_t n);     /* "1,234,567" */
 struct units_text units_short(double n);       /* "1.23 M" */

@@ -44,7 +44,7 @@ void verdict_give(struct report *r)
 	}
 	struct reason reason[] = {
 		{"paused for seconds", (double)idle_of_all(r, REPORT_IDLE_PAUSE) / seen},
-		{"waiting for input", (double)idle_of_all(r, REPORT_IDLE_INPUT) / seen},
+		{"idle before copies from the host", (double)idle_of_all(r, REPORT_IDLE_INPUT) / seen},
 		{"idle after synchronisations", (double)idle_of_all(r, REPORT_IDLE_SYNC) / seen},
 		{"waiting for allocations", (double)idle_of_all(r, REPORT_IDLE_ALLOC) / seen},
 		{"gaps between kernels", (double)idle_of_all(r, REPORT_IDLE_SHORT) / seen},
