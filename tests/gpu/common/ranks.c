@@ -154,19 +154,20 @@ const char *ranks_ask(struct ranks *job, int rank, int ms, const char *fmt, ...)
 bool ranks_all(struct ranks *job, int ms, const char *fmt, ...)
 {
 	bool ok = true;
+	char order[RANKS_LINE];
 	uint64_t end = now_ns() + (uint64_t)ms * 1000000;
-	for (int i = 0; i < job->n; i++) {
-		va_list ap;
-		va_start(ap, fmt);
-		tell(job, i, fmt, ap);
-		va_end(ap);
-	}
+	va_list ap;
+	va_start(ap, fmt);
+	vsnprintf(order, sizeof order, fmt, ap);
+	va_end(ap);
+	for (int i = 0; i < job->n; i++)
+		ranks_tell(job, i, "%s", order);
 	for (int i = 0; i < job->n; i++) {
 		uint64_t now = now_ns();
 		const char *answer = ranks_answer(job, i, now < end ? (int)((end - now) / 1000000) : 0);
 		if (answer && !strcmp(answer, "ok"))
 			continue;
-		fprintf(stderr, "rank %d: %s: %s\n", i, fmt, answer ? answer : "no answer");
+		fprintf(stderr, "rank %d: %s: %s\n", i, order, answer ? answer : "no answer");
 		ok = false;
 	}
 	return ok;

@@ -8,6 +8,15 @@
 
 #include "internal.h"
 
+/* As abi_check.c finds the real ones. */
+_Static_assert(sizeof(ncclConfig_t) == 80 && offsetof(ncclConfig_t, blocking) == 16 &&
+				   offsetof(ncclConfig_t, commName) == 48 && offsetof(ncclConfig_t, nvlinkCentricSched) == 76,
+			   "ncclConfig_t");
+_Static_assert(sizeof(ncclSimInfo_t) == 24 && sizeof(ncclUniqueId) == 128, "ncclSimInfo_t, ncclUniqueId");
+_Static_assert(ncclInProgress == 7 && ncclAvg == 4 && ncclFloat16 == 6 && ncclBfloat16 == 9 &&
+				   ncclNumTypes == 12 && ncclScalarHostImmediate == 1,
+			   "enumerations");
+
 struct nc nc = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
 static __thread char last_error[256]; /* of this thread, for ncclGetLastError(NULL) */
