@@ -55,6 +55,8 @@ struct judge_member {
 	uint64_t issued, sequence, started, done; /* as in struct flight_comm */
 	uint64_t changed, made, best_rate;
 	uint32_t state, nonblocking, parent, number;
+	int32_t device;
+	const char *name; /* as the program named it, ends in 0; NULL or "": none */
 	const struct flight_op
 		*op; /* FLIGHT_OPS copies; an operation that has been overwritten has another index */
 };
