@@ -205,7 +205,13 @@ static void test_mostly_unseen(void **state)
 	assert_int_equal(f->severity, REPORT_WARN);
 	assert_non_null(strstr(r->verdict, "Only 44 % of the time was recorded. GPU: busy"));
 	report_free(r);
-	struct scene s = scene_with(&(struct trace_build_setup){.chunks = 64, .mode = TIMELINE_MODE_SAMPLED});
+	struct scene s = scene();
+	unseen_scene(&s, true);
+	trace_build_close(s.b);
+	r = report_with(&(struct report_options){.window_start = 50000 * US, .window_end = 90000 * US});
+	assert_string_equal(r->verdict, "Nothing was recorded in this part of the time.");
+	report_free(r);
+	s = scene_with(&(struct trace_build_setup){.chunks = 64, .mode = TIMELINE_MODE_SAMPLED});
 	unseen_scene(&s, true);
 	r = report_of(&s);
 	f = finding(r, "mostly-unseen");

@@ -39,7 +39,8 @@ void verdict_give(struct report *r)
 	for (unsigned i = 0; i < r->ranks; i++)
 		gpus += r->rank[i].gpus;
 	if (!gpus || seen <= 0) {
-		r->verdict = metrics_text("Nothing ran on a GPU while this was recorded.");
+		r->verdict = metrics_text("%s", t->unseen_ns ? "Nothing was recorded in this part of the time."
+													 : "Nothing ran on a GPU while this was recorded.");
 		return;
 	}
 	struct reason reason[] = {
