@@ -15,6 +15,7 @@
 #include "stats.h"
 #include "tell_failure.h"
 #include "../policy/copy/copy.h"
+#include "../policy/nccl/progress.h"
 
 /* False: the real call is to be made, unchanged. */
 static bool staged(const struct copy_call *call, CUresult *status)
@@ -36,32 +37,36 @@ static bool staged(const struct copy_call *call, CUresult *status)
 /*
  * One entry point: PARAMS and ARGS in parentheses, `bytes` one of them, `...` the fields of
  * struct copy_call. SYMBOL_offered() does it all: counts, offers the call to the policy, or
- * makes the real call. SYMBOL() does the same for a copy that is too small to be offered, unless
- * its thread has no lane yet or shares one, or the real function is still to be found.
+ * makes the real call, and shows the watchdog that the thread may wait in it. SYMBOL() does the same for a
+ * copy that is too small to be offered, unless its thread has no lane yet or shares one, the real function
+ * is still to be found, or the watchdog is to see it wait; `waits`: even a small copy does.
  */
-#define COPY_ENTRY(symbol, params, args, ...)                                                    \
-	static __attribute__((noinline)) CUresult symbol##_offered params                            \
-	{                                                                                            \
-		CUresult status;                                                                         \
-		bool taken = false;                                                                      \
-		stats_call(HOOK_##symbol);                                                               \
-		if (!WORTH_A_LOOK(bytes))                                                                \
-			stats_add(STATS_COPY_PASS_SMALL, 1);                                                 \
-		else                                                                                     \
-			taken = staged(&(struct copy_call){__VA_ARGS__}, &status);                           \
-		if (!taken)                                                                              \
-			status = REAL_GET(symbol) args;                                                      \
-		tell_failure(status);                                                                    \
-		return status;                                                                           \
-	}                                                                                            \
-	TURBO_EXPORT CUresult symbol params                                                          \
-	{                                                                                            \
-		void *real = real_bound(HOOK_##symbol);                                                  \
-		if (__builtin_expect(WORTH_A_LOOK(bytes) || !real || !stats_call_own(HOOK_##symbol), 0)) \
-			return symbol##_offered args;                                                        \
-		stats_cell_add_own(HOOK_COUNT + STATS_COPY_PASS_SMALL, 1);                               \
-		return ((__typeof__(&symbol))real)args;                                                  \
+#define COPY_ENTRY(symbol, waits, params, args, ...)                                                      \
+	static __attribute__((noinline)) CUresult symbol##_offered params                                     \
+	{                                                                                                     \
+		CUresult status;                                                                                  \
+		bool taken = false, begun = progress_wait_begin(FLIGHT_WAIT_GPU);                                 \
+		stats_call(HOOK_##symbol);                                                                        \
+		if (!WORTH_A_LOOK(bytes))                                                                         \
+			stats_add(STATS_COPY_PASS_SMALL, 1);                                                          \
+		else                                                                                              \
+			taken = staged(&(struct copy_call){__VA_ARGS__}, &status);                                    \
+		if (!taken)                                                                                       \
+			status = REAL_GET(symbol) args;                                                               \
+		progress_wait_end(begun);                                                                         \
+		tell_failure(status);                                                                             \
+		return status;                                                                                    \
+	}                                                                                                     \
+	TURBO_EXPORT CUresult symbol params                                                                   \
+	{                                                                                                     \
+		void *real = real_bound(HOOK_##symbol);                                                           \
+		if (__builtin_expect(                                                                             \
+				WORTH_A_LOOK(bytes) || ((waits) && SHOWN) || !real || !stats_call_own(HOOK_##symbol), 0)) \
+			return symbol##_offered args;                                                                 \
+		stats_cell_add_own(HOOK_COUNT + STATS_COPY_PASS_SMALL, 1);                                        \
+		return ((__typeof__(&symbol))real)args;                                                           \
 	}
+#define SHOWN atomic_load_explicit(&progress_waits_shown, memory_order_relaxed)
 
 /* The functions' parameters, as the driver has them. */
 #define TO_DEVICE (CUdeviceptr dst, const void *src, size_t bytes)
@@ -73,20 +78,23 @@ static bool staged(const struct copy_call *call, CUresult *status)
 #define SYNC_ARGS (dst, src, bytes)
 #define ASYNC_ARGS (dst, src, bytes, stream)
 
-COPY_ENTRY(cuMemcpyHtoD_v2, TO_DEVICE, SYNC_ARGS, COPY_H2D, true, false, dst, ADDRESS(src), bytes, NULL)
-COPY_ENTRY(cuMemcpyHtoD_v2_ptds, TO_DEVICE, SYNC_ARGS, COPY_H2D, true, true, dst, ADDRESS(src), bytes, NULL)
-COPY_ENTRY(cuMemcpyDtoH_v2, TO_HOST, SYNC_ARGS, COPY_D2H, true, false, ADDRESS(dst), src, bytes, NULL)
-COPY_ENTRY(cuMemcpyDtoH_v2_ptds, TO_HOST, SYNC_ARGS, COPY_D2H, true, true, ADDRESS(dst), src, bytes, NULL)
-COPY_ENTRY(cuMemcpy, EITHER_WAY, SYNC_ARGS, COPY_UNIFIED, true, false, dst, src, bytes, NULL)
-COPY_ENTRY(cuMemcpy_ptds, EITHER_WAY, SYNC_ARGS, COPY_UNIFIED, true, true, dst, src, bytes, NULL)
-COPY_ENTRY(cuMemcpyHtoDAsync_v2, TO_DEVICE_ASYNC, ASYNC_ARGS, COPY_H2D, false, false, dst, ADDRESS(src),
+COPY_ENTRY(cuMemcpyHtoD_v2, true, TO_DEVICE, SYNC_ARGS, COPY_H2D, true, false, dst, ADDRESS(src), bytes, NULL)
+COPY_ENTRY(cuMemcpyHtoD_v2_ptds, true, TO_DEVICE, SYNC_ARGS, COPY_H2D, true, true, dst, ADDRESS(src), bytes,
+		   NULL)
+COPY_ENTRY(cuMemcpyDtoH_v2, true, TO_HOST, SYNC_ARGS, COPY_D2H, true, false, ADDRESS(dst), src, bytes, NULL)
+COPY_ENTRY(cuMemcpyDtoH_v2_ptds, true, TO_HOST, SYNC_ARGS, COPY_D2H, true, true, ADDRESS(dst), src, bytes,
+		   NULL)
+COPY_ENTRY(cuMemcpy, true, EITHER_WAY, SYNC_ARGS, COPY_UNIFIED, true, false, dst, src, bytes, NULL)
+COPY_ENTRY(cuMemcpy_ptds, true, EITHER_WAY, SYNC_ARGS, COPY_UNIFIED, true, true, dst, src, bytes, NULL)
+COPY_ENTRY(cuMemcpyHtoDAsync_v2, false, TO_DEVICE_ASYNC, ASYNC_ARGS, COPY_H2D, false, false, dst,
+		   ADDRESS(src), bytes, stream)
+COPY_ENTRY(cuMemcpyHtoDAsync_v2_ptsz, false, TO_DEVICE_ASYNC, ASYNC_ARGS, COPY_H2D, false, true, dst,
+		   ADDRESS(src), bytes, stream)
+COPY_ENTRY(cuMemcpyDtoHAsync_v2, true, TO_HOST_ASYNC, ASYNC_ARGS, COPY_D2H, false, false, ADDRESS(dst), src,
 		   bytes, stream)
-COPY_ENTRY(cuMemcpyHtoDAsync_v2_ptsz, TO_DEVICE_ASYNC, ASYNC_ARGS, COPY_H2D, false, true, dst, ADDRESS(src),
-		   bytes, stream)
-COPY_ENTRY(cuMemcpyDtoHAsync_v2, TO_HOST_ASYNC, ASYNC_ARGS, COPY_D2H, false, false, ADDRESS(dst), src, bytes,
+COPY_ENTRY(cuMemcpyDtoHAsync_v2_ptsz, true, TO_HOST_ASYNC, ASYNC_ARGS, COPY_D2H, false, true, ADDRESS(dst),
+		   src, bytes, stream)
+COPY_ENTRY(cuMemcpyAsync, true, EITHER_WAY_ASYNC, ASYNC_ARGS, COPY_UNIFIED, false, false, dst, src, bytes,
 		   stream)
-COPY_ENTRY(cuMemcpyDtoHAsync_v2_ptsz, TO_HOST_ASYNC, ASYNC_ARGS, COPY_D2H, false, true, ADDRESS(dst), src,
-		   bytes, stream)
-COPY_ENTRY(cuMemcpyAsync, EITHER_WAY_ASYNC, ASYNC_ARGS, COPY_UNIFIED, false, false, dst, src, bytes, stream)
-COPY_ENTRY(cuMemcpyAsync_ptsz, EITHER_WAY_ASYNC, ASYNC_ARGS, COPY_UNIFIED, false, true, dst, src, bytes,
+COPY_ENTRY(cuMemcpyAsync_ptsz, true, EITHER_WAY_ASYNC, ASYNC_ARGS, COPY_UNIFIED, false, true, dst, src, bytes,
 		   stream)

@@ -14,6 +14,7 @@
 #include "stats.h"
 #include "tell_trace.h"
 #include "../policy/devmem/devmem.h"
+#include "../policy/nccl/graphs.h"
 
 TURBO_EXPORT CUresult cuInit(unsigned int flags)
 {
@@ -134,25 +135,40 @@ TURBO_EXPORT CUresult cuStreamBeginCaptureToGraph_ptsz(CUstream stream, CUgraph 
 	BEGIN_CAPTURE(cuStreamBeginCaptureToGraph_ptsz, stream, true, stream, graph, deps, data, count, mode);
 }
 
-TURBO_EXPORT CUresult cuStreamEndCapture(CUstream stream, CUgraph *graph)
+/* Before the call and after it: collectives that were captured are the graph's now. */
+static uint64_t graph_ending(CUstream stream)
 {
-	CUresult status;
-
-	stats_call(HOOK_cuStreamEndCapture);
-	status = REAL(cuStreamEndCapture)(stream, graph);
-	capture_end(stream, false, status);
-	return status;
+	if (!graphs_noted() || guard_inside())
+		return 0;
+	int saved = inside_begin();
+	uint64_t capture = graphs_capture_ending(stream);
+	inside_end(saved);
+	return capture;
 }
 
-TURBO_EXPORT CUresult cuStreamEndCapture_ptsz(CUstream stream, CUgraph *graph)
+static void graph_ended(uint64_t capture, const CUgraph *graph, CUresult status)
 {
-	CUresult status;
-
-	stats_call(HOOK_cuStreamEndCapture_ptsz);
-	status = REAL(cuStreamEndCapture_ptsz)(stream, graph);
-	capture_end(stream, true, status);
-	return status;
+	if (!graphs_noted() || guard_inside())
+		return;
+	int saved = inside_begin();
+	graphs_capture_ended(capture, status == CUDA_SUCCESS ? *graph : NULL);
+	inside_end(saved);
 }
+
+#define END_CAPTURE(symbol, per_thread, on)                       \
+	TURBO_EXPORT CUresult symbol(CUstream stream, CUgraph *graph) \
+	{                                                             \
+		CUresult status;                                          \
+		stats_call(HOOK_##symbol);                                \
+		uint64_t capture = graph_ending(on);                      \
+		status = REAL(symbol)(stream, graph);                     \
+		capture_end(stream, per_thread, status);                  \
+		graph_ended(capture, graph, status);                      \
+		return status;                                            \
+	}
+
+END_CAPTURE(cuStreamEndCapture, false, stream)
+END_CAPTURE(cuStreamEndCapture_ptsz, true, stream ? stream : CU_STREAM_PER_THREAD)
 
 TURBO_EXPORT CUresult cuStreamDestroy(CUstream stream)
 {

@@ -16,6 +16,7 @@
 #include "tell_wait.h"
 #include "../policy/devmem/devmem.h"
 #include "../policy/devmem/stream.h"
+#include "../policy/nccl/progress.h"
 
 /* Headers before CUDA 13.1 do not have it. */
 CUresult CUDAAPI cuCtxSynchronize_v2(CUcontext ctx);
@@ -65,12 +66,10 @@ TURBO_EXPORT CUresult cuMemAlloc_v2(CUdeviceptr *ptr, size_t bytes)
 	return status;
 }
 
-TURBO_EXPORT CUresult cuMemFree_v2(CUdeviceptr ptr)
+static CUresult free_mem(CUdeviceptr ptr)
 {
 	CUresult status;
 
-	stats_call(HOOK_cuMemFree_v2);
-	TELL_TRACE(true, devmem_trace_free(ptr, NULL));
 	if (offered() || heap_offered()) {
 		guard_enter();
 		bool taken = devmem_free(ptr, &status);
@@ -79,6 +78,16 @@ TURBO_EXPORT CUresult cuMemFree_v2(CUdeviceptr ptr)
 			return status;
 	}
 	return calls_free(ptr, 0);
+}
+
+TURBO_EXPORT CUresult cuMemFree_v2(CUdeviceptr ptr)
+{
+	stats_call(HOOK_cuMemFree_v2);
+	TELL_TRACE(true, devmem_trace_free(ptr, NULL));
+	bool begun = progress_wait_begin(FLIGHT_WAIT_GPU);
+	CUresult status = free_mem(ptr);
+	progress_wait_end(begun);
+	return status;
 }
 
 TURBO_EXPORT CUresult cuMemGetInfo_v2(size_t *available, size_t *total)
@@ -122,10 +131,13 @@ TURBO_EXPORT CUresult cuCtxSynchronize(void)
 {
 	CUresult status;
 	uint64_t token, since = events_begin();
+	bool begun;
 
 	stats_call(HOOK_cuCtxSynchronize);
 	token = synchronizing(NULL);
+	begun = progress_wait_begin(FLIGHT_WAIT_GPU);
 	status = REAL(cuCtxSynchronize)();
+	progress_wait_end(begun);
 	tell_wait(since, "cuCtxSynchronize", status);
 	synchronized(NULL, token, status);
 	return status;
@@ -135,10 +147,13 @@ TURBO_EXPORT CUresult cuCtxSynchronize_v2(CUcontext ctx)
 {
 	CUresult status;
 	uint64_t token, since = events_begin();
+	bool begun;
 
 	stats_call(HOOK_cuCtxSynchronize_v2);
 	token = synchronizing(ctx);
+	begun = progress_wait_begin(FLIGHT_WAIT_GPU);
 	status = REAL(cuCtxSynchronize_v2)(ctx);
+	progress_wait_end(begun);
 	tell_wait(since, "cuCtxSynchronize_v2", status);
 	synchronized(ctx, token, status);
 	return status;

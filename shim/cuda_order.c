@@ -1,6 +1,6 @@
 /*
  * cuda_order.c - waiting for streams and events: counted, and told to the recorder of TURBO_DEVMEM_TRACE and,
- * where the program waits, to the timeline. Every call goes to the driver as it is; an error that lasts is
+ * where the program waits, to the timeline and the watchdog. Every call goes to the driver as it is; an error that lasts is
  * told to the policy.
  */
 #include <cuda.h>
@@ -11,6 +11,7 @@
 #include "tell_failure.h"
 #include "tell_trace.h"
 #include "tell_wait.h"
+#include "../policy/nccl/progress.h"
 
 /* What is captured happens when a graph is launched, not now. */
 static bool done(CUresult status)
@@ -24,17 +25,19 @@ static bool done(CUresult status)
 	ONE(symbol, waits, false, params, args, tell) \
 	ONE(symbol##_ptsz, waits, true, params, args, tell)
 
-#define ONE(symbol, waits, per_thread, params, args, tell) \
-	TURBO_EXPORT CUresult symbol params                    \
-	{                                                      \
-		CUstream on = traced_stream(stream, per_thread);   \
-		uint64_t since = waits ? events_begin() : 0;       \
-		stats_call(HOOK_##symbol);                         \
-		CUresult status = REAL(symbol) args;               \
-		tell_wait(since, #symbol, status);                 \
-		tell_failure(status);                              \
-		TELL_TRACE(done(status), tell);                    \
-		return status;                                     \
+#define ONE(symbol, waits, per_thread, params, args, tell)          \
+	TURBO_EXPORT CUresult symbol params                             \
+	{                                                               \
+		CUstream on = traced_stream(stream, per_thread);            \
+		uint64_t since = waits ? events_begin() : 0;                \
+		stats_call(HOOK_##symbol);                                  \
+		bool begun = waits && progress_wait_begin(FLIGHT_WAIT_GPU); \
+		CUresult status = REAL(symbol) args;                        \
+		progress_wait_end(begun);                                   \
+		tell_wait(since, #symbol, status);                          \
+		tell_failure(status);                                       \
+		TELL_TRACE(done(status), tell);                             \
+		return status;                                              \
 	}
 
 ORDER(cuStreamSynchronize, true, (CUstream stream), (stream), devmem_trace_sync(on))
@@ -48,7 +51,9 @@ TURBO_EXPORT CUresult cuEventSynchronize(CUevent event)
 {
 	uint64_t since = events_begin();
 	stats_call(HOOK_cuEventSynchronize);
+	bool begun = progress_wait_begin(FLIGHT_WAIT_GPU);
 	CUresult status = REAL(cuEventSynchronize)(event);
+	progress_wait_end(begun);
 	tell_wait(since, "cuEventSynchronize", status);
 	tell_failure(status);
 	return status;

@@ -53,17 +53,10 @@ ROOM(cuMipmappedArrayCreate,
 	 (CUmipmappedArray * array, const CUDA_ARRAY3D_DESCRIPTOR *what, unsigned int levels),
 	 (array, what, levels), -1)
 
-/* ---- graphs ---- */
+/* ---- graphs; others: cuda_graph.c ---- */
 
-ROOM(cuGraphInstantiateWithFlags, (CUgraphExec * exec, CUgraph graph, unsigned long long flags),
-	 (exec, graph, flags), -1)
-#define INSTANTIATE_PARAMS (CUgraphExec * exec, CUgraph graph, CUDA_GRAPH_INSTANTIATE_PARAMS * params)
-ROOM(cuGraphInstantiateWithParams, INSTANTIATE_PARAMS, (exec, graph, params), -1)
-ROOM(cuGraphInstantiateWithParams_ptsz, INSTANTIATE_PARAMS, (exec, graph, params), -1)
 ROOM(cuGraphUpload, (CUgraphExec exec, CUstream stream), (exec, stream), -1)
 ROOM(cuGraphUpload_ptsz, (CUgraphExec exec, CUstream stream), (exec, stream), -1)
-ROOM(cuGraphLaunch, (CUgraphExec exec, CUstream stream), (exec, stream), -1)
-ROOM(cuGraphLaunch_ptsz, (CUgraphExec exec, CUstream stream), (exec, stream), -1)
 
 /* ---- code ---- */
 

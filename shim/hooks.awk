@@ -66,7 +66,7 @@ BEGIN {
 	prefix["cupti"] = "^[cC]upti[A-Z]"
 	known_how["hook"] = known_how["count"] = known_how["pass"] = 1
 	known_taker["init"] = known_taker["resolve"] = known_taker["copy"] = known_taker["devmem"] = known_taker["context"] = 1
-	known_taker["timeline"] = 1
+	known_taker["timeline"] = known_taker["nccl"] = 1
 }
 
 { sub(/#.*/, "") }
