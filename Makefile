@@ -354,6 +354,9 @@ $(SIM_TESTS): $(SIM)
 	$(Q)$(CC) -pthread $(SAN_FLAGS) -o $@ $(filter %.o,$^) $(COMMON) $(filter %.a,$(SIM)) \
 		$(link_nccl) $(link_cupti) -L$(SIM_DIR) -lcuda $(link_cmocka) $(LDLIBS)
 
+# They ask the simulated driver.
+$(filter $(BUILD)/tests/unit/test_nccl_%,$(UNIT_TESTS)): $(SIM_CUDA)
+
 $(BUILD)/bench/bench_heap $(BUILD)/bench/bench_recording: $(ARCHIVE)
 $(PRELOAD_PROGS): $(TIMELINE)
 $(PRELOAD_PROGS) $(GPU_PROGS) $(DEMO_PROGS) $(BENCH_PROGS): $(SIM)
