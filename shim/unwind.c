@@ -30,6 +30,8 @@ static struct {
 	int (*init_local)(unw_cursor_t *, unw_context_t *);
 	int (*step)(unw_cursor_t *);
 	int (*get_reg)(unw_cursor_t *, unw_regnum_t, unw_word_t *);
+	int (*set_caching_policy)(unw_addr_space_t, unw_caching_policy_t);
+	unw_addr_space_t *local;
 #ifdef __x86_64__
 	int (*get_context)(unw_context_t *); /* elsewhere the header has it inline */
 #endif
@@ -53,6 +55,8 @@ static int find_functions(struct elfsym_object *object, unsigned index, void *ar
 	lib.init_local = elfsym_find(object, NAME(unw_init_local));
 	lib.step = elfsym_find(object, NAME(unw_step));
 	lib.get_reg = elfsym_find(object, NAME(unw_get_reg));
+	lib.set_caching_policy = elfsym_find(object, NAME(unw_set_caching_policy));
+	lib.local = elfsym_find_variable(object, NAME(unw_local_addr_space));
 	if (!lib.init_local || !lib.step || !lib.get_reg)
 		return -1;
 #ifdef __x86_64__
@@ -73,7 +77,13 @@ static bool load(void)
 	if (!handle)
 		handle = lookup_real_dlopen("libunwind.so.8", flags);
 	/* In glibc a handle is the object's link map. It is never unloaded. */
-	return handle && elfsym_walk(find_functions, handle) == 1;
+	if (!handle || elfsym_walk(find_functions, handle) != 1)
+		return false;
+	/* Its cache has a lock that is held while the loader's is taken: a handler that interrupts a holder of the
+	 * loader's must not wait for it. */
+	if (lib.set_caching_policy && lib.local)
+		lib.set_caching_policy(*lib.local, UNW_CACHE_NONE);
+	return true;
 }
 
 static bool ready(void)

@@ -10,8 +10,9 @@
 /*
  * Return addresses of the calling thread, innermost first, beginning in the caller of this
  * function. Returns how many were stored, at most `max`; 0 when libunwind is missing (said
- * once at info) or another thread is loading it just now. Any thread, but not a signal
- * handler. Keeps errno; the first use may replace the thread's pending dlerror().
+ * once at info) or another thread is loading it just now. Any thread; a signal handler only
+ * after a call elsewhere has returned. Keeps errno; the first use may replace the thread's pending
+ * dlerror().
  */
 int unwind_stack(void **frames, int max);
 

@@ -19,7 +19,8 @@
 uint32_t stacks_python(void);
 
 /*
- * The site of the calling thread's present stack: byte offset + 1 in page->sites, 0: not known, or no room.
+ * The site of the calling thread's present stack: byte offset + 1 in page->sites, 0: not known, or no room. Its text
+ * has lines as in stacks_dump(), without "thread": first "  python ...", then "  native ...", each innermost first.
  * `caller` and `frame`: return address and frame address of the NCCL call. Issuing thread; no lock that another
  * thread holds while it makes a text is waited for: 0 then.
  */
