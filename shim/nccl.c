@@ -1,47 +1,32 @@
 /*
- * nccl.c - NCCL's collectives, sends and receives: counted in their communicator, and told to the timeline.
- *
- * As in nccl_register.c the bodies go on to the copy of NCCL that the call is for. Nothing of a call is
- * looked at while nobody records. nccl.h may be missing at build time; handles are pointers, enumerations and
- * results ints in every version.
+ * nccl.c - NCCL's collectives, sends and receives: recorded for the watchdog, numbered in their communicator and told
+ * to the timeline, gone on with.
  */
 #include <stddef.h>
 #include <stdint.h>
 
 #include "events.h"
-#include "guard.h"
-#include "hooks.h"
 #include "nccl_comm.h"
-#include "real.h"
-#include "stats.h"
-
-#define NCCL_SUCCESS 0
-#define NCCL_IN_PROGRESS 7
+#include "nccl_record.h"
 
 struct call {
+	struct flight_ticket ticket;
 	struct nccl_comm *comm;
 	uint64_t since; /* as events_begin() gave it */
 	uint32_t sequence;
 };
 
-static struct call begin(const void *handle, enum nccl_order order)
+static struct call begin(const struct flight_call *what, enum nccl_order order)
 {
-	struct call call = {.comm = nccl_comm_get(handle)};
+	struct call call = {.comm = nccl_comm_get(what->comm)};
 
 	call.sequence = call.comm ? nccl_comm_enter(call.comm, order) : 0;
+	flight_begin(&call.ticket, what);
 	call.since = events_begin();
 	return call;
 }
 
-/* ---- telling ---- */
-
-/* Bytes of one element, by ncclDataType_t; what comes later: not known. */
-static size_t size_of(int type)
-{
-	static const uint8_t size[] = {1, 1, 4, 4, 8, 8, 2, 4, 8, 2, 1, 1};
-
-	return type >= 0 && (size_t)type < sizeof(size) ? size[type] : 0;
-}
+/* ---- telling the timeline ---- */
 
 /* From the copy of NCCL that `caller` uses. */
 static void learn_ranks(struct nccl_comm *comm, void *handle, const void *caller)
@@ -56,36 +41,30 @@ static void learn_ranks(struct nccl_comm *comm, void *handle, const void *caller
 		nccl_comm_set_ranks(comm, (uint32_t)rank, (uint32_t)ranks);
 }
 
-struct what {
-	const char *name;
-	size_t count;
-	int type;
-};
-
-static void tell(const struct call *call, const struct what *what, int result)
+static void tell(const struct call *call, const struct flight_call *what, const char *name, int result)
 {
 	uint64_t now = events_now();
 	struct event e = {
 		.start = call->since,
 		.duration = now > call->since ? now - call->since : 0,
-		.value = what->count * size_of(what->type),
+		.value = what->count * flight_type_bytes(what->type),
 		.id = EVENT_COLLECTIVE,
 		.thread = events_thread(),
 		.sequence = call->sequence,
 		.detail = call->comm ? nccl_comm_number(call->comm) : 0,
 		.type = (uint32_t)what->type,
-		.name = what->name,
+		.name = name,
 		.failed = result != NCCL_SUCCESS && result != NCCL_IN_PROGRESS,
 	};
 
 	events_tell(&e);
 }
 
-static void end(const struct call *call, void *handle, const void *caller, const struct what *what,
-				int result)
+static void end(struct call *call, const struct flight_call *what, const char *name, int result)
 {
 	bool nested = call->comm && call->sequence == 0;
 
+	flight_end(&call->ticket, result);
 	if (nested)
 		return;
 	if (call->comm)
@@ -95,71 +74,78 @@ static void end(const struct call *call, void *handle, const void *caller, const
 	guard_enter();
 	/* Not of one that is busy: NCCL would warn. */
 	if (call->comm && result == NCCL_SUCCESS && !nccl_comm_has_ranks(call->comm))
-		learn_ranks(call->comm, handle, caller);
-	tell(call, what, result);
+		learn_ranks(call->comm, what->comm, what->caller);
+	tell(call, what, name, result);
 	guard_leave();
 }
 
 /* ---- bodies ---- */
 
-/* `params` in parentheses, with comm, count and type among them; `args` the same without types. The second of
- * a pair is the name that NCCL gives to tools which take the first. */
-#define CALL(symbol, name, order, params, args)                              \
-	TURBO_EXPORT int symbol params;                                          \
-	TURBO_EXPORT int symbol params                                           \
-	{                                                                        \
-		const void *caller = __builtin_return_address(0);                    \
-		void *real = real_resolve_lazy(HOOK_##symbol, caller);               \
-		stats_call(HOOK_##symbol);                                           \
-		struct call call = begin(comm, order);                               \
-		int result = ((int(*) params)real)args;                              \
-		end(&call, comm, caller, &(struct what){name, count, type}, result); \
-		return result;                                                       \
+/* `params` in parentheses, with comm and stream among them; `args` the same without types; `what` of the call's
+ * members. */
+#define BODY(symbol, told, order, kind, params, args, ...) \
+	TURBO_EXPORT int symbol params;                        \
+	TURBO_EXPORT int symbol params                         \
+	{                                                      \
+		NCCL_BODY(symbol, int, params);                    \
+		if (guard_inside())                                \
+			return real args;                              \
+		if (__builtin_expect(act_tombstone(comm), 0))      \
+			return NCCL_REMOTE_ERROR;                      \
+		const struct flight_call what = {                  \
+			.function = kind,                              \
+			.comm = comm,                                  \
+			.stream = stream,                              \
+			.caller = caller,                              \
+			.frame = __builtin_frame_address(0),           \
+			__VA_ARGS__,                                   \
+		};                                                 \
+		struct call call = begin(&what, order);            \
+		int result = real args;                            \
+		end(&call, &what, told, result);                   \
+		return result;                                     \
 	}
-#define BOTH(symbol, order, params, args)      \
-	CALL(symbol, #symbol, order, params, args) \
-	CALL(p##symbol, #symbol, order, params, args)
+/* The second of a pair is the name that NCCL gives to tools which take the first. */
+#define BOTH(symbol, told, order, kind, params, args, ...)     \
+	BODY(symbol, told, order, kind, params, args, __VA_ARGS__) \
+	BODY(p##symbol, told, order, kind, params, args, __VA_ARGS__)
+/* A collective, and the same with options for this call, a pointer more (2.30). */
+#define COLLECTIVE(...) COLLECTIVE_(__VA_ARGS__)
+#define COLLECTIVE_(name, kind, params, args, ...)                                                   \
+	BOTH(nccl##name, "nccl" #name, NCCL_COLLECTIVE, kind, (LIST params), (LIST args), __VA_ARGS__)   \
+	BOTH(nccl##name##Config, "nccl" #name, NCCL_COLLECTIVE, kind, (LIST params, const void *config), \
+		 (LIST args, config), __VA_ARGS__)
+#define LIST(...) __VA_ARGS__
 
 #define PLAIN                                                                       \
 	(const void *from, void *to, size_t count, int type, void *comm, void *stream), \
-		(from, to, count, type, comm, stream)
+		(from, to, count, type, comm, stream), .count = count, .type = type, .reduction = -1, .peer = -1
 #define REDUCING                                                                            \
 	(const void *from, void *to, size_t count, int type, int op, void *comm, void *stream), \
-		(from, to, count, type, op, comm, stream)
-#define ROOTED                                                                                \
-	(const void *from, void *to, size_t count, int type, int root, void *comm, void *stream), \
-		(from, to, count, type, root, comm, stream)
-#define ROOTED_REDUCING                                                                               \
-	(const void *from, void *to, size_t count, int type, int op, int root, void *comm, void *stream), \
-		(from, to, count, type, op, root, comm, stream)
-#define ONE_BUFFER                                                              \
-	(void *buffer, size_t count, int type, int root, void *comm, void *stream), \
-		(buffer, count, type, root, comm, stream)
-#define EACH(symbol, order, shape) BOTH(symbol, order, shape)
+		(from, to, count, type, op, comm, stream), .count = count, .type = type, .reduction = op, .peer = -1
+#define ROOTED                                                                                      \
+	(const void *from, void *to, size_t count, int type, int root, void *comm, void *stream),       \
+		(from, to, count, type, root, comm, stream), .count = count, .type = type, .reduction = -1, \
+													 .peer = root
+#define ROOTED_REDUCING                                                                                 \
+	(const void *from, void *to, size_t count, int type, int op, int root, void *comm, void *stream),   \
+		(from, to, count, type, op, root, comm, stream), .count = count, .type = type, .reduction = op, \
+														 .peer = root
+#define ONE_BUFFER                                                                                \
+	(void *buffer, size_t count, int type, int root, void *comm, void *stream),                   \
+		(buffer, count, type, root, comm, stream), .count = count, .type = type, .reduction = -1, \
+												   .peer = root
 
-EACH(ncclAllGather, NCCL_COLLECTIVE, PLAIN)
-EACH(ncclAlltoAll, NCCL_COLLECTIVE, PLAIN)
-EACH(ncclAllReduce, NCCL_COLLECTIVE, REDUCING)
-EACH(ncclReduceScatter, NCCL_COLLECTIVE, REDUCING)
-EACH(ncclBroadcast, NCCL_COLLECTIVE, ROOTED)
-EACH(ncclGather, NCCL_COLLECTIVE, ROOTED)
-EACH(ncclScatter, NCCL_COLLECTIVE, ROOTED)
-EACH(ncclReduce, NCCL_COLLECTIVE, ROOTED_REDUCING)
-EACH(ncclBcast, NCCL_COLLECTIVE, ONE_BUFFER)
-EACH(ncclSend, NCCL_PAIRWISE, ONE_BUFFER)
-EACH(ncclRecv, NCCL_PAIRWISE, ONE_BUFFER)
+COLLECTIVE(AllGather, FLIGHT_ALL_GATHER, PLAIN)
+COLLECTIVE(AlltoAll, FLIGHT_ALL_TO_ALL, PLAIN)
+COLLECTIVE(AllReduce, FLIGHT_ALL_REDUCE, REDUCING)
+COLLECTIVE(ReduceScatter, FLIGHT_REDUCE_SCATTER, REDUCING)
+COLLECTIVE(Broadcast, FLIGHT_BROADCAST, ROOTED)
+COLLECTIVE(Gather, FLIGHT_GATHER, ROOTED)
+COLLECTIVE(Scatter, FLIGHT_SCATTER, ROOTED)
+COLLECTIVE(Reduce, FLIGHT_REDUCE, ROOTED_REDUCING)
 
-#define LAST(symbol)                                                                \
-	TURBO_EXPORT int symbol(void *comm);                                            \
-	TURBO_EXPORT int symbol(void *comm)                                             \
-	{                                                                               \
-		void *real = real_resolve_lazy(HOOK_##symbol, __builtin_return_address(0)); \
-		stats_call(HOOK_##symbol);                                                  \
-		nccl_comm_gone(comm);                                                       \
-		return ((int (*)(void *))real)(comm);                                       \
-	}
-
-LAST(ncclCommDestroy)
-LAST(pncclCommDestroy)
-LAST(ncclCommAbort)
-LAST(pncclCommAbort)
+#define EACH(symbol, order, kind, ...) BOTH(symbol, #symbol, order, kind, __VA_ARGS__)
+EACH(ncclBcast, NCCL_COLLECTIVE, FLIGHT_BROADCAST, ONE_BUFFER)
+EACH(ncclSend, NCCL_PAIRWISE, FLIGHT_SEND, ONE_BUFFER)
+EACH(ncclRecv, NCCL_PAIRWISE, FLIGHT_RECV, ONE_BUFFER)

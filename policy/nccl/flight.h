@@ -27,16 +27,23 @@ struct flight_call {
 	int type, reduction, peer; /* -1: it has none */
 	void *stream;
 	const void *caller; /* return address of the call: names the copy of NCCL, and the call site */
-	const void *frame;  /* frame address of the hook body */
+	const void *frame;  /* frame address of the hook body, NULL: its stack is not wanted */
 };
 
 /* Between begin and end, on the caller's stack. */
 struct flight_ticket {
 	struct flight_comm *comm; /* NULL: not recorded */
 	struct flight_op *op;
+	uint64_t index;  /* of `op` */
+	uint64_t before; /* the communicator's signature before it */
+	uint32_t life;   /* of the place */
 	uint32_t launch;
+	bool entered;   /* this thread counts as inside the call: what NCCL calls of its own is not recorded */
+	bool outermost; /* it is a call of the program's */
 };
 
+/* Into a call that is none of a communicator's (yet). flight_begin() does it, too; flight_end() undoes it. */
+void flight_enter(struct flight_ticket *ticket);
 void flight_begin(struct flight_ticket *ticket, const struct flight_call *call);
 /* `result`: ncclResult_t. */
 void flight_end(struct flight_ticket *ticket, int result);
@@ -49,26 +56,41 @@ void flight_end(struct flight_ticket *ticket, int result);
 void flight_graph_begin(struct flight_ticket *ticket, struct flight_comm *comm, uint32_t life, uint64_t calls,
 						uint64_t bytes, void *stream);
 
-/* Around ncclGroupStart and ncclGroupEnd; nests. */
+/* After ncclGroupStart, and around ncclGroupEnd; nests. Around ncclGroupSimulateEnd, where nothing runs, the caller is
+ * NULL and the result FLIGHT_DROPPED. */
+#define FLIGHT_DROPPED (-1)
 void flight_group_start(void);
 void flight_group_end_begin(const void *caller);
 void flight_group_end(int result);
 
-/* Communicators. `id`: the bytes of all unique ids. */
+/* Communicators. */
 struct flight_made {
-	const void *id;
+	const void *id; /* the bytes of all unique ids; NULL: it has a parent */
 	size_t id_bytes;
-	void *parent;                    /* of a split, shrink or grow; NULL */
-	int rank, ranks, device, colour; /* -1: not known */
-	const char *name;                /* NULL: none */
+	void *parent;                  /* of a split, shrink or grow; NULL */
+	enum flight_function function; /* FLIGHT_INIT, FLIGHT_SPLIT, ... */
+	int rank, ranks, colour;       /* -1: not known, or none */
+	const int *excluded;           /* of a shrink */
+	unsigned excluded_count;
+	const char *name; /* NULL: none */
 	bool nonblocking;
+	const void *caller, *frame; /* as in struct flight_call */
 };
-/* Before the call that makes one: returns a place, NULL when there is none. */
+/*
+ * Before the call that makes one, if it is the program's (ticket.outermost), and after it. The place is NULL where there
+ * is none, and of a split that leaves this rank out. `handle` is where NCCL puts the new communicator: at once, or, in a
+ * group, by its end. A call that failed gives the place back. A child is also an operation of its parent.
+ */
 struct flight_comm *flight_comm_making(const struct flight_made *how);
-/* After it: `handle` NULL or a failed `result` gives the place back. */
-void flight_comm_made(struct flight_comm *comm, void *handle, int result);
-/* destroy, abort, finalize: before the real call. */
+void flight_comm_made(struct flight_comm *comm, void **handle, int result, const void *caller);
+/* finalize and revoke (FLIGHT_ENDING), destroy (FLIGHT_GONE), abort (FLIGHT_ABORTED): before the real call. The handle
+ * of one that is gone or aborted may be another's at once. */
 void flight_comm_ending(void *handle, enum flight_state state);
+/* NCCL says that nothing asynchronous goes on in it: calls of one that does not block are done. */
+void flight_comm_settled(void *handle, const void *caller);
+
+/* Bytes of an element by ncclDataType_t, 0: not known. */
+unsigned flight_type_bytes(int type);
 
 /* The place of a handle, or NULL. */
 struct flight_comm *flight_comm_of(const void *handle);

@@ -14,9 +14,9 @@
 
 /* Starts it, with the first communicator. `acts`: TURBO_NCCL_WATCHDOG=abort; `timeout`: TURBO_NCCL_TIMEOUT_S in ns, 0:
  * auto. Once; any thread. */
-void watch_start(bool acts, uint64_t timeout);
+void nccl_watch_start(bool acts, uint64_t timeout);
 /* The process exits: nothing is begun any more. Does not wait. */
-void watch_stop(void);
-void watch_fork_child(void);
+void nccl_watch_stop(void);
+void nccl_watch_fork_child(void);
 
 #endif

@@ -1,0 +1,353 @@
+/*
+ * file.c - see file.h.
+ *
+ * No descriptor is kept: the file is opened by its name for each copy, and is only written to when it is the one that
+ * was made. One that has vanished, was replaced or cut short is made anew.
+ */
+#define _GNU_SOURCE
+#include "file.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "comms.h"
+#include "file_copy.h"
+#include "guard.h"
+#include "log.h"
+#include "proc_stat.h"
+#include "stats_leftovers.h"
+#include "thread.h"
+
+#define RETRY_NS 2000000000ull /* from one vain attempt to make it to the next */
+#define SWEEP_NS 60000000000ull
+#define SWEEP_ENTRIES 4096
+#define SWEEP_FILES 256
+#define END_TRIES 100
+
+static struct flight_page *page;
+static _Atomic uint32_t busy; /* 1: a thread is copying; by compare-and-swap */
+static _Atomic bool ended;    /* nothing is copied any more */
+
+/* Of the thread that is copying. */
+static char path[PATH_MAX];
+static bool there; /* `path` is made, and is ours */
+static dev_t dev;
+static ino_t ino;
+static unsigned comms_there; /* communicators that it has room for */
+static void *mark;           /* its first page, mapped without access */
+
+/* ---- making ---- */
+
+/* Growing a file beyond the limit would raise SIGXFSZ. */
+static bool below_limit(uint64_t bytes)
+{
+	struct rlimit limit;
+
+	return getrlimit(RLIMIT_FSIZE, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY || limit.rlim_cur >= bytes;
+}
+
+static bool reserve(int fd, uint64_t from, uint64_t bytes)
+{
+	int error = EINTR;
+
+	if (!below_limit(from + bytes)) {
+		errno = EFBIG;
+		return false;
+	}
+	for (int tries = 0; error == EINTR && tries < 8; tries++)
+		error = posix_fallocate(fd, (off_t)from, (off_t)bytes);
+	errno = error;
+	return error == 0;
+}
+
+/* A file of ours, whose header can be read; `st` of it. */
+static bool read_header(const char *name, struct flight_page *header, struct stat *st)
+{
+	int fd = open(name, O_RDONLY | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK);
+	bool ok;
+
+	if (fd < 0)
+		return false;
+	memset(header->bytes, 0, sizeof(header->bytes));
+	ok = fstat(fd, st) == 0 && S_ISREG(st->st_mode) && st->st_uid == geteuid() &&
+		 pread(fd, header->bytes, sizeof(header->bytes), 0) >= 0;
+	close(fd);
+	return ok;
+}
+
+/* Under our own name: of a process that had our number, or of this one before exec. In another pid namespace
+ * it may be a live one's. */
+static bool remove_predecessor(const char *name)
+{
+	static struct flight_page header;
+	struct stat st;
+
+	if (!read_header(name, &header, &st))
+		return false;
+	if (memcmp(header.magic, FLIGHT_MAGIC, sizeof(header.magic)) == 0 &&
+		header.pid_ns != stats_pid_namespace() && time(NULL) - st.st_mtime < FLIGHT_FILE_KEPT_S)
+		return false;
+	return unlink(name) == 0;
+}
+
+static int create(const char *name)
+{
+	static const int flags = O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC;
+	int fd = open(name, flags, 0600);
+
+	if (fd < 0 && errno == EEXIST && remove_predecessor(name))
+		fd = open(name, flags, 0600);
+	return fd;
+}
+
+static bool make_in(const char *dir)
+{
+	int n = snprintf(path, sizeof(path), "%s/" FLIGHT_FILE_FORMAT, dir, (unsigned)geteuid(), (int)getpid());
+	struct stat st;
+	int fd, error;
+
+	if (dir[0] != '/' || n < 0 || (size_t)n >= sizeof(path)) {
+		errno = ENAMETOOLONG;
+		return false;
+	}
+	fd = create(path);
+	if (fd < 0)
+		return false;
+	if (fstat(fd, &st) != 0 || !reserve(fd, 0, COMMS_OFF)) {
+		error = errno;
+		unlink(path);
+		close(fd);
+		errno = error;
+		return false;
+	}
+	dev = st.st_dev;
+	ino = st.st_ino;
+	comms_there = 0;
+	if (mark)
+		munmap(mark, COMMS_OFF);
+	mark = mmap(NULL, COMMS_OFF, PROT_NONE, MAP_SHARED, fd, 0);
+	if (mark == MAP_FAILED)
+		mark = NULL;
+	else
+		madvise(mark, COMMS_OFF, MADV_DONTFORK);
+	close(fd);
+	file_copy_renew();
+	return true;
+}
+
+static void make(void)
+{
+	const char *dirs[] = {"/dev/shm", getenv("TMPDIR"), "/tmp"};
+	int error = 0;
+
+	for (unsigned i = 0; i < sizeof(dirs) / sizeof(dirs[0]) && !there; i++) {
+		if (!dirs[i])
+			continue;
+		there = make_in(dirs[i]);
+		error = errno;
+	}
+	errno = error;
+	if (!there)
+		log_once(LOG_INFO,
+				 "collectives are not shown to other ranks: no file in /dev/shm, TMPDIR or /tmp: %m");
+}
+
+/* ---- copying ---- */
+
+/* The file that was made, or -1. */
+static int open_own(void)
+{
+	int fd = open(path, O_RDWR | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK);
+	char magic[sizeof(page->magic)];
+	struct stat st;
+
+	if (fd < 0)
+		return -1;
+	if (fstat(fd, &st) == 0 && st.st_dev == dev && st.st_ino == ino &&
+		st.st_size == (off_t)(COMMS_OFF + comms_there * sizeof(struct flight_comm)) &&
+		pread(fd, magic, sizeof(magic), 0) == sizeof(magic))
+		return fd;
+	close(fd);
+	return -1;
+}
+
+/* Each communicator finds its room when it comes. */
+static void grow(int fd)
+{
+	unsigned want = atomic_load_explicit(&page->comm_high, memory_order_relaxed);
+
+	while (comms_there < want &&
+		   reserve(fd, COMMS_OFF + comms_there * sizeof(struct flight_comm), sizeof(struct flight_comm)))
+		comms_there++;
+}
+
+/* What is at our name, if that is still the file. */
+static void drop(void)
+{
+	struct stat st;
+
+	if (lstat(path, &st) == 0 && st.st_dev == dev && st.st_ino == ino)
+		unlink(path);
+	there = false;
+}
+
+static bool copy(void)
+{
+	int fd;
+	bool ok;
+
+	if (!there)
+		make();
+	if (!there)
+		return false;
+	fd = open_own();
+	if (fd < 0) {
+		drop();
+		return false;
+	}
+	grow(fd);
+	ok = file_copy_write(fd, comms_there);
+	close(fd);
+	if (!ok)
+		drop();
+	return ok;
+}
+
+static bool enter(void)
+{
+	uint32_t none = 0;
+
+	return atomic_compare_exchange_strong_explicit(&busy, &none, 1, memory_order_acquire,
+												   memory_order_relaxed);
+}
+
+bool flight_file_copy(void)
+{
+	bool ok = false;
+
+	if (!page || !enter())
+		return false;
+	if (!atomic_load_explicit(&ended, memory_order_relaxed))
+		ok = copy();
+	atomic_store_explicit(&busy, 0, memory_order_release);
+	return ok;
+}
+
+/* ---- leftovers ---- */
+
+static bool is_leftover(const struct flight_page *h, const struct stat *st, pid_t pid)
+{
+	time_t age = time(NULL) - st->st_mtime;
+
+	if (age < FLIGHT_FILE_KEPT_S)
+		return false;
+	if (age > FLIGHT_FILE_FORGOTTEN_S || memcmp(h->magic, FLIGHT_MAGIC, sizeof(h->magic)) != 0)
+		return true;
+	enum proc_life life = proc_life((uint32_t)pid, h->start_ticks);
+	return h->pid_ns == stats_pid_namespace() && (life == PROC_ENDED || life == PROC_OTHER);
+}
+
+void flight_file_sweep(const char *dir)
+{
+	static struct flight_page header;
+	DIR *d = opendir(dir);
+	struct dirent *entry;
+	unsigned files = 0;
+
+	for (unsigned i = 0; d && i < SWEEP_ENTRIES && files < SWEEP_FILES && (entry = readdir(d)); i++) {
+		char name[PATH_MAX];
+		unsigned uid;
+		int pid, end = 0;
+		struct stat st;
+
+		/* The name is ours, whole: %n tells where the match ended. */
+		if (sscanf(entry->d_name, FLIGHT_FILE_FORMAT "%n", &uid, &pid, &end) != 2 || end == 0 ||
+			entry->d_name[end] != '\0' || uid != geteuid() || pid <= 0 || pid == getpid())
+			continue;
+		files++;
+		if (snprintf(name, sizeof(name), "%s/%s", dir, entry->d_name) < (int)sizeof(name) &&
+			read_header(name, &header, &st) && is_leftover(&header, &st, pid))
+			unlink(name);
+	}
+	if (d)
+		closedir(d);
+}
+
+/* ---- the copier ---- */
+
+static uint64_t now_ns(void)
+{
+	struct timespec t;
+
+	clock_gettime(CLOCK_MONOTONIC, &t);
+	return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
+}
+
+static void *copier(void *arg)
+{
+	const struct timespec pause = {0, FLIGHT_COPY_MS * 1000000L};
+	uint64_t next_try = 0, next_sweep = 0;
+
+	(void)arg;
+	guard_enter(); /* never leaves: whatever this thread calls is ours */
+	while (!atomic_load_explicit(&ended, memory_order_relaxed)) {
+		uint64_t now = now_ns();
+		if (now >= next_try && !flight_file_copy())
+			next_try = now + (there ? 0 : RETRY_NS);
+		if (there && now >= next_sweep) {
+			char dir[PATH_MAX];
+			memcpy(dir, path, sizeof(dir));
+			*strrchr(dir, '/') = '\0';
+			flight_file_sweep(dir);
+			next_sweep = now + SWEEP_NS;
+		}
+		nanosleep(&pause, NULL);
+	}
+	return NULL;
+}
+
+void flight_file_start(struct flight_page *record)
+{
+	if (!file_copy_start(record)) {
+		log_once(LOG_INFO, "collectives are not shown to other ranks: no memory");
+		return;
+	}
+	page = record;
+	if (!thread_start("turbo-flight", copier, NULL))
+		log_once(LOG_INFO, "collectives are not shown to other ranks: no thread for it");
+}
+
+void flight_file_end(void)
+{
+	const struct timespec pause = {0, 1000000};
+	bool alone = false;
+
+	/* In a child of clone() the file is not its own. */
+	if (!page || page->pid != (uint32_t)getpid() || atomic_exchange(&ended, true))
+		return;
+	for (unsigned i = 0; !(alone = enter()) && i < END_TRIES; i++)
+		nanosleep(&pause, NULL);
+	if (!alone || !there)
+		return;
+	copy();
+	drop();
+}
+
+void flight_file_fork_child(void)
+{
+	page = NULL;
+	there = false;
+	atomic_store(&busy, 0);
+	atomic_store(&ended, false);
+}
