@@ -351,11 +351,14 @@ $(UNIT_TESTS): $(TIMELINE) $(ARCHIVE)
 $(SIM_TESTS): $(SIM)
 	$(call say,LD,$@)
 	@mkdir -p $(@D)
-	$(Q)$(CC) -pthread $(SAN_FLAGS) -o $@ $(filter %.o,$^) $(COMMON) $(filter %.a,$(SIM)) \
+	$(Q)$(CC) -pthread $(SAN_FLAGS) $(LDFLAGS) -o $@ $(filter %.o,$^) $(COMMON) $(filter %.a,$(SIM)) \
 		$(link_nccl) $(link_cupti) -L$(SIM_DIR) -lcuda $(link_cmocka) $(LDLIBS)
 
 # They ask the simulated driver.
 $(filter $(BUILD)/tests/unit/test_nccl_%,$(UNIT_TESTS)): $(SIM_CUDA)
+
+# A plugin of NCCL in the program itself.
+$(BUILD)/tests/sim/test_sim_nccl_profiler: LDFLAGS += -rdynamic
 
 $(BUILD)/bench/bench_heap $(BUILD)/bench/bench_recording: $(ARCHIVE)
 $(PRELOAD_PROGS): $(TIMELINE)

@@ -121,6 +121,7 @@ struct comm *comm_new(int ranks, int rank, const ncclConfig_t *config, const str
 void comm_free(struct comm *c)
 {
 	__atomic_store_n(&c->magic, COMM_GONE, __ATOMIC_RELEASE);
+	profiler_end(c);
 	if (c->shared) {
 		__atomic_store_n(&c->shared->rank[c->rank].left, 1, __ATOMIC_RELEASE);
 		shared_close(c->shared, c->ranks);
@@ -244,9 +245,10 @@ uint64_t sim_nccl_signature(ncclComm_t comm)
 static uint64_t counter(ncclComm_t comm, int rank, bool completed)
 {
 	struct comm *c = (struct comm *)comm;
-	if (!c->shared || rank < 0 || rank >= c->ranks)
+	struct shared *s = __atomic_load_n(&c->shared, __ATOMIC_ACQUIRE);
+	if (!s || rank < 0 || rank >= c->ranks)
 		return 0;
-	struct rank_shared *r = &c->shared->rank[rank];
+	struct rank_shared *r = &s->rank[rank];
 	return __atomic_load_n(completed ? &r->completed : &r->started, __ATOMIC_ACQUIRE);
 }
 

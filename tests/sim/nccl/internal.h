@@ -168,7 +168,7 @@ struct comm {       /* is a struct ncclComm */
 	int rank, ranks, number;
 	CUdevice dev;
 	CUcontext ctx;
-	struct shared *shared;
+	struct shared *shared; /* set once, atomically: an abort looks while a thread initialises */
 	struct place place;
 	uint32_t stop;      /* enum stop; atomic */
 	int32_t state;      /* a ncclResult_t: what ncclCommGetAsyncError says; atomic */
@@ -193,6 +193,9 @@ struct comm {       /* is a struct ncclComm */
 
 	pthread_mutex_t run; /* held by the kernel that runs */
 	uint64_t started, round;
+	int profiled;               /* event types that the plugin wants; constant after initialisation */
+	void *profiler;             /* its context */
+	uint64_t sequence[F_COUNT]; /* for the plugin; lock */
 	uint64_t sends[MAX_RANKS], recvs[MAX_RANKS]; /* begun, by peer */
 
 	struct comm *next;
@@ -298,6 +301,7 @@ struct op {
 	int root;             /* or the peer */
 	struct comm *comm;
 	CUstream stream;
+	void *event; /* of the profiler plugin; NULL: none */
 };
 
 struct
@@ -306,6 +310,7 @@ struct
 	bool persistent;
 	int count;
 	struct desc desc;
+	void *group; /* event of the profiler plugin */
 	struct op op[];
 };
 
@@ -338,6 +343,15 @@ void run_store(struct run *r, void *to, const void *from, size_t n);
 void reduce(ncclRedOp_t op, ncclDataType_t type, void *acc, const void *in, size_t n);
 void reduce_average(ncclDataType_t type, void *acc, size_t n, int ranks);
 void reduce_scale(ncclDataType_t type, void *acc, size_t n, const void *scalar);
+
+/* ---- profiler plugin (profiler.c) ---- */
+void profiler_begin(struct comm *c);
+void profiler_end(struct comm *c);
+void profiler_launch(struct comm *c, struct launch *l); /* lock held */
+void profiler_launched(const struct comm *c, const struct launch *l);
+/* On the device; events has room for one an operation, zeroed. */
+void profiler_kernel_start(const struct comm *c, const struct launch *l, void **events);
+void profiler_kernel_end(const struct comm *c, const struct launch *l, void **events);
 
 /* nccl* is a weak name of pnccl*, as in the real library. */
 #define NCCL_API(name, params)                                 \

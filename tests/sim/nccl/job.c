@@ -127,9 +127,10 @@ void comm_stop(struct comm *c, enum stop how)
 	while (now < (uint32_t)how &&
 		   !__atomic_compare_exchange_n(&c->stop, &now, how, false, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST))
 		;
-	if (c->shared) { /* those that sleep look again */
-		bell_ring(&c->shared->bell);
-		bell_ring(&c->shared->rank[c->rank].bell);
+	struct shared *s = __atomic_load_n(&c->shared, __ATOMIC_ACQUIRE);
+	if (s) { /* those that sleep look again */
+		bell_ring(&s->bell);
+		bell_ring(&s->rank[c->rank].bell);
 	}
 }
 
@@ -159,8 +160,9 @@ static bool end_with(struct job *job, ncclResult_t result, const char *why)
 
 static const char *join(struct comm *c)
 {
-	c->shared = shared_open(&c->place, c->ranks);
-	if (!c->shared)
+	struct shared *s = shared_open(&c->place, c->ranks);
+	__atomic_store_n(&c->shared, s, __ATOMIC_RELEASE);
+	if (!s)
 		return "the process that made the unique id is gone, or the id is none";
 	struct rank_shared *me = &c->shared->rank[c->rank];
 	uint32_t free_slot = 0;
@@ -213,6 +215,7 @@ bool step_init(struct job *job)
 		return false;
 	}
 	close_place(c);
+	profiler_begin(c);
 	if (c->blocking)
 		__atomic_store_n(&c->state, ncclSuccess, __ATOMIC_SEQ_CST);
 	return true;

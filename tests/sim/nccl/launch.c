@@ -178,6 +178,7 @@ static ncclResult_t launch_locked(struct comm *c, struct launch *l)
 	}
 	if (ok) {
 		note(c, l);
+		profiler_launch(c, l);
 		/* A copy of what is needed afterwards: the kernel may have run and freed l. */
 		struct launch *streams = malloc(sizeof(*l) + (size_t)l->count * sizeof(struct op));
 		if (!streams)
@@ -186,6 +187,7 @@ static ncclResult_t launch_locked(struct comm *c, struct launch *l)
 		ok = submit(l);
 		own = ok ? NULL : own;
 		ok = ok && record_last(c, stream, &capture) && join_streams(streams, false);
+		profiler_launched(c, streams);
 		free(streams);
 	}
 	free(own);

@@ -259,6 +259,12 @@ static bool round_trip(struct run *r, const struct piece *pieces, int count)
 }
 
 /* Cuts the operations into rounds; all ranks cut alike. */
+/* What the profiler plugin knows of the kernel; NULL: nothing. */
+static void **events_new(const struct run *r)
+{
+	return r->c->profiled ? calloc((size_t)r->l->count, sizeof(void *)) : NULL;
+}
+
 static bool move_all(struct run *r, uint64_t number)
 {
 	struct piece pieces[PIECES];
@@ -299,15 +305,33 @@ void run_collectives(struct run *r)
 		run_hang(r);
 	if (run_must_end(r))
 		return;
+	void **events = events_new(r);
+	if (events)
+		profiler_kernel_start(c, r->l, events);
 	c->started = number;
 	me->desc[number & 1] = r->l->desc;
-	if (!meet(r, MEET_STARTED, number))
-		return;
-	if (!all_alike(r, number) || fault(c, FAULT_STUCK) == number)
+	bool met = meet(r, MEET_STARTED, number);
+	if (met && (!all_alike(r, number) || fault(c, FAULT_STUCK) == number))
 		run_hang(r);
-	run_sleep(r, fault(c, FAULT_TIME_US));
-	if (!run_must_end(r) && move_all(r, number))
+	if (met)
+		run_sleep(r, fault(c, FAULT_TIME_US));
+	if (!run_must_end(r) && move_all(r, number)) {
+		if (events)
+			profiler_kernel_end(c, r->l, events);
 		__atomic_store_n(&me->completed, number, __ATOMIC_SEQ_CST);
+	}
+	free(events);
+}
+
+static void run_told_p2p(struct run *r)
+{
+	void **events = events_new(r);
+	if (events)
+		profiler_kernel_start(r->c, r->l, events);
+	run_p2p(r);
+	if (events && !run_must_end(r))
+		profiler_kernel_end(r->c, r->l, events);
+	free(events);
 }
 
 int run_launch(void *launch, int (*lost)(const void *), const void *ctx)
@@ -322,7 +346,7 @@ int run_launch(void *launch, int (*lost)(const void *), const void *ctx)
 	if (run_must_end(&r))
 		;
 	else if (p2p)
-		run_p2p(&r);
+		run_told_p2p(&r);
 	else
 		run_collectives(&r);
 	pthread_mutex_unlock(&r.c->run);
