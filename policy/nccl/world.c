@@ -1,0 +1,298 @@
+/* world.c - see world.h. */
+#include "world.h"
+
+#include <dirent.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "stats_leftovers.h"
+
+#define ENTRIES 4096 /* of a folder that are looked at */
+
+struct world *world_new(const struct flight_page *own)
+{
+	struct world *w =
+		mmap(NULL, sizeof(*w), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+
+	if (w == MAP_FAILED)
+		return NULL;
+	madvise(w, sizeof(*w), MADV_DONTFORK);
+	w->own = own;
+	w->all = own == NULL;
+	w->pid_ns = stats_pid_namespace();
+	w->changed = true;
+	if (own) {
+		w->file[0] = (struct world_file){.memory = own, .fd = -1, .pid = getpid()};
+		w->files = 1;
+	}
+	return w;
+}
+
+void world_free(struct world *w)
+{
+	for (unsigned i = 0; w && i < w->files; i++)
+		world_close(&w->file[i]);
+	if (w)
+		munmap(w, sizeof(*w));
+}
+
+/* ---- finding ---- */
+
+const char *world_dir(unsigned i)
+{
+	const char *tmp = getenv("TMPDIR");
+
+	switch (i) {
+	case 0: return "/dev/shm";
+	case 1: return tmp && tmp[0] == '/' ? tmp : "/tmp";
+	case 2: return tmp && tmp[0] == '/' ? "/tmp" : NULL;
+	}
+	return NULL;
+}
+
+/* The name is ours, whole: %n tells where the match ended. */
+static pid_t pid_of(const char *name)
+{
+	unsigned uid;
+	int pid, end = 0;
+
+	if (sscanf(name, FLIGHT_FILE_FORMAT "%n", &uid, &pid, &end) != 2 || end == 0 || name[end] != '\0')
+		return 0;
+	return uid == geteuid() && pid > 0 ? pid : 0;
+}
+
+static bool is_known(const struct world *w, pid_t pid)
+{
+	for (unsigned i = 0; i < w->files; i++)
+		if (w->file[i].pid == pid)
+			return true;
+	return false;
+}
+
+static void forget(struct world *w, unsigned i)
+{
+	unsigned last = --w->files;
+
+	world_close(&w->file[i]);
+	if (i == last)
+		return;
+	w->file[i] = w->file[last];
+	memcpy(w->place[i], w->place[last], sizeof(w->place[i]));
+	memcpy((void *)&w->page[i], &w->page[last], offsetof(struct flight_page, sites));
+}
+
+/* One of those that nobody needs, when there is no room. */
+static bool make_room(struct world *w)
+{
+	if (w->files < JUDGE_PROCESSES)
+		return true;
+	for (unsigned i = 0; i < w->files; i++)
+		if (!w->file[i].memory && !w->file[i].joined && !w->all) {
+			forget(w, i);
+			return true;
+		}
+	return false;
+}
+
+static bool take(struct world *w, const char *dir, pid_t pid)
+{
+	struct world_file *f;
+
+	if (is_known(w, pid) || (w->own && pid == getpid()) || !make_room(w))
+		return false;
+	f = &w->file[w->files];
+	memset(f, 0, sizeof(*f));
+	if (!world_open(f, dir, pid))
+		return false;
+	memset(w->place[w->files], 0, sizeof(w->place[0]));
+	w->files++;
+	w->changed = true;
+	return true;
+}
+
+static unsigned find_in(struct world *w, const char *dir, pid_t only)
+{
+	DIR *d = only ? NULL : opendir(dir);
+	struct dirent *entry;
+	unsigned found = 0;
+
+	if (only)
+		return take(w, dir, only);
+	for (unsigned i = 0; d && i < ENTRIES && (entry = readdir(d)); i++) {
+		pid_t pid = pid_of(entry->d_name);
+		if (pid)
+			found += take(w, dir, pid);
+	}
+	if (d)
+		closedir(d);
+	return found;
+}
+
+unsigned world_find(struct world *w, const char *dir, pid_t pid, bool quick)
+{
+	unsigned found = 0;
+
+	if (dir)
+		return find_in(w, dir, pid);
+	for (unsigned i = 0; world_dir(i) && (i == 0 || !quick); i++)
+		found += find_in(w, world_dir(i), pid);
+	return found;
+}
+
+/* ---- reading ---- */
+
+static bool counts(const struct world *w, unsigned i)
+{
+	return w->file[i].read && (w->all || w->file[i].joined || w->file[i].memory);
+}
+
+static bool is_live(const struct world_place *p)
+{
+	return p->state == FLIGHT_LIVE || p->state == FLIGHT_MAKING;
+}
+
+static void read_place(struct world *w, unsigned i, unsigned k, uint64_t now)
+{
+	struct world_place *is = &w->place[i][k], was = *is;
+
+	if (!world_read_place(&w->file[i], k, is)) {
+		*is = was;
+		return;
+	}
+	if (is->life != was.life || is->state != was.state)
+		w->changed = true;
+	if (is->issued <= is->done || !is_live(is))
+		is->stuck = 0;
+	else if (was.stuck && is->life == was.life && is->done == was.done)
+		is->stuck = was.stuck;
+	else
+		is->stuck = now;
+}
+
+/* The file of a process that lives may have been lost and made anew, and what is open be closed by the program. What is
+ * left of one that has ended is kept as long as it is open. */
+static void open_again(struct world *w, unsigned i)
+{
+	struct world_file *f = &w->file[i], again = *f;
+	char dir[sizeof(f->path)];
+
+	memcpy(dir, f->path, sizeof(dir));
+	*strrchr(dir, '/') = '\0';
+	if (!world_open(&again, dir, f->pid))
+		return;
+	if (world_is_open(f) && again.dev == f->dev && again.ino == f->ino) {
+		world_close(&again);
+		return;
+	}
+	world_close(f);
+	*f = again;
+}
+
+static void read_file(struct world *w, unsigned i, uint64_t now, bool others)
+{
+	struct world_file *f = &w->file[i];
+	uint64_t ticks = f->read ? w->page[i].start_ticks : 0;
+
+	if (!f->memory && (!world_is_open(f) || (others && f->proc.life != LIFE_DEAD)))
+		open_again(w, i);
+	if (!world_is_open(f) || !world_read_page(f, &w->page[i]))
+		return;
+	if (!f->read || ticks != w->page[i].start_ticks) {
+		f->near = f->pid_ns == w->pid_ns;
+		proc_start(&f->proc, f->pid, w->page[i].start_ticks, now);
+		f->read = true;
+		w->changed = true;
+	}
+	for (unsigned k = 0; k < f->places; k++)
+		read_place(w, i, k, now);
+}
+
+/* ---- who belongs together ---- */
+
+/* `b` is in a communicator that `a` has not left. */
+static bool shares(const struct world *w, unsigned a, unsigned b)
+{
+	for (unsigned i = 0; i < w->file[a].places; i++) {
+		const struct world_place *p = &w->place[a][i];
+		if (!is_live(p))
+			continue;
+		for (unsigned k = 0; k < w->file[b].places; k++)
+			if (w->place[b][k].state != FLIGHT_FREE &&
+				memcmp(p->key, w->place[b][k].key, sizeof(p->key)) == 0)
+				return true;
+	}
+	return false;
+}
+
+static void join(struct world *w)
+{
+	uint8_t list[JUDGE_PROCESSES];
+	unsigned count = 0;
+
+	for (unsigned i = 0; i < w->files; i++) {
+		w->file[i].joined = w->file[i].memory != NULL;
+		if (w->file[i].joined)
+			list[count++] = (uint8_t)i;
+	}
+	for (unsigned at = 0; at < count; at++)
+		for (unsigned i = 0; i < w->files; i++)
+			if (!w->file[i].joined && w->file[i].read && shares(w, list[at], i)) {
+				w->file[i].joined = true;
+				list[count++] = (uint8_t)i;
+			}
+	w->changed = false;
+}
+
+static void count_stuck(struct world *w, uint64_t now)
+{
+	w->stuck = 0;
+	w->stuck_new = w->stuck_old = 0;
+	for (unsigned i = 0; i < w->files; i++)
+		for (unsigned k = 0; counts(w, i) && k < w->file[i].places; k++) {
+			uint64_t since = w->place[i][k].stuck;
+			if (!since || since >= now)
+				continue;
+			w->stuck++;
+			if (since > w->stuck_new)
+				w->stuck_new = since;
+			if (!w->stuck_old || since < w->stuck_old)
+				w->stuck_old = since;
+		}
+}
+
+void world_read(struct world *w, uint64_t now, bool others)
+{
+	for (unsigned i = 0; i < w->files; i++)
+		if (others || counts(w, i))
+			read_file(w, i, now, others);
+	if (w->changed && !w->all)
+		join(w);
+	if (others && !w->all) /* of those that have ended, and have nothing to do with us */
+		for (unsigned i = w->files; i-- > 0;)
+			if (!counts(w, i) &&
+				(!w->file[i].read || (w->file[i].near && !proc_lives(&w->file[i].proc, now))))
+				forget(w, i);
+	count_stuck(w, now);
+	w->last = now;
+}
+
+bool world_lacks(const struct world *w, uint64_t since)
+{
+	for (unsigned k = 0; w->own && k < w->file[0].places; k++) {
+		const struct world_place *p = &w->place[0][k];
+		int32_t here = 0;
+		if (!is_live(p) || p->made < since)
+			continue;
+		for (unsigned i = 0; i < w->files; i++)
+			for (unsigned m = 0; m < w->file[i].places; m++)
+				here += w->place[i][m].state != FLIGHT_FREE &&
+						memcmp(p->key, w->place[i][m].key, sizeof(p->key)) == 0;
+		if (here < p->ranks)
+			return true;
+	}
+	return false;
+}
