@@ -37,26 +37,6 @@ static struct output_gzip *start_gzip(void)
 	return g;
 }
 
-static int open_temporary(struct output *o)
-{
-	struct stat st;
-	if (stat(o->path, &st) == 0 && !S_ISREG(st.st_mode)) {
-		o->fd = open(o->path, O_WRONLY | O_CLOEXEC | O_NOCTTY);
-		return o->fd < 0 ? errno : 0;
-	}
-	if (asprintf(&o->temporary, "%s.%d.tmp", o->path, (int)getpid()) < 0) {
-		o->temporary = NULL;
-		return ENOMEM;
-	}
-	o->fd = open(o->temporary, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0666);
-	if (o->fd >= 0)
-		return 0;
-	int error = errno;
-	free(o->temporary); /* not ours */
-	o->temporary = NULL;
-	return error;
-}
-
 const char *output_error_text(int error)
 {
 	return error == OUTPUT_IS_TIMELINE ? "it is a timeline, which is not overwritten: choose another name"
@@ -82,11 +62,12 @@ int output_open(struct output *o, const char *path, bool gzip)
 	*o = (struct output){.fd = -1};
 	if (is_timeline(path))
 		return OUTPUT_IS_TIMELINE;
-	o->path = strdup(path);
 	o->buffer = malloc(OUTPUT_BUFFER + OUTPUT_SLACK);
 	if (gzip)
 		o->gzip = start_gzip();
-	int error = o->path && o->buffer && (o->gzip || !gzip) ? open_temporary(o) : ENOMEM;
+	int error = o->buffer && (o->gzip || !gzip) ? 0 : ENOMEM;
+	if (!error && (o->fd = temporary_open(&o->file, path)) < 0)
+		error = errno;
 	if (error)
 		output_abandon(o);
 	return error;
@@ -94,24 +75,16 @@ int output_open(struct output *o, const char *path, bool gzip)
 
 /* ---- closing ---- */
 
-static void release(struct output *o)
+void output_abandon(struct output *o)
 {
+	temporary_remove(&o->file);
 	if (o->fd >= 0)
 		close(o->fd);
 	if (o->gzip)
 		deflateEnd(&o->gzip->z);
 	free(o->gzip);
 	free(o->buffer);
-	free(o->temporary);
-	free(o->path);
 	*o = (struct output){.fd = -1};
-}
-
-void output_abandon(struct output *o)
-{
-	if (o->temporary)
-		unlink(o->temporary);
-	release(o);
 }
 
 void output_fail(struct output *o, int error)
@@ -172,19 +145,9 @@ int output_close(struct output *o)
 	if (close(o->fd) != 0)
 		output_fail(o, errno);
 	o->fd = -1;
-	if (!o->error && o->temporary && rename(o->temporary, o->path) != 0)
-		output_fail(o, errno);
-	int error = o->error;
-	if (error)
-		output_abandon(o);
-	else
-		release(o);
+	int error = o->error ? o->error : temporary_place(&o->file);
+	output_abandon(o); /* nothing is left of what is in its place */
 	return error;
-}
-
-const char *output_temporary(const struct output *o)
-{
-	return o->temporary;
 }
 
 /* ---- putting ---- */

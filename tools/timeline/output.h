@@ -1,8 +1,7 @@
 /*
  * output.h - a file that is there whole or not at all, plain or compressed, written fast.
  *
- * Bytes go to a temporary name beside the file, which takes its place when all of it has been written. What exists
- * and is no regular file (a pipe, /dev/null) is written to directly. After a failure everything is ignored until
+ * Where the bytes go until then, and what a signal does: temporary.h. After a failure everything is ignored until
  * the close, which says what it was. Not thread-safe.
  */
 #ifndef TURBO_OUTPUT_H
@@ -13,6 +12,8 @@
 #include <stdint.h>
 #include <string.h>
 
+#include "tools/timeline/temporary.h"
+
 #define OUTPUT_BUFFER (256u << 10)
 #define OUTPUT_SLACK 4096 /* that output_room() gives behind it */
 
@@ -20,8 +21,8 @@ struct output_gzip;
 
 struct output {
 	int fd;
-	int error;              /* errno of the first failure */
-	char *path, *temporary; /* temporary is NULL: written to directly */
+	int error; /* errno of the first failure */
+	struct temporary file;
 	struct output_gzip *gzip;
 	unsigned char *buffer;
 	size_t used;
@@ -38,8 +39,6 @@ int output_open(struct output *o, const char *path, bool gzip);
 int output_close(struct output *o);
 /* Removes what was written. */
 void output_abandon(struct output *o);
-/* The temporary file's name, or NULL: for a signal handler that removes it. */
-const char *output_temporary(const struct output *o);
 
 void output_flush(struct output *o);
 void output_fail(struct output *o, int error);

@@ -2,7 +2,6 @@
  * cmd_export.c - `turbo export`: timelines in formats that other tools read.
  */
 #include <errno.h>
-#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -216,29 +215,6 @@ static bool show_progress(void *arg, uint64_t done, uint64_t all)
 	return true;
 }
 
-/* Read by the handler; set while the file that it names is being written. */
-static const char *volatile unfinished;
-
-static void remove_unfinished(int signal_number)
-{
-	const char *path = unfinished;
-	if (path)
-		unlink(path);
-	signal(signal_number, SIG_DFL);
-	raise(signal_number);
-}
-
-static void watch_signals(void)
-{
-	static const int ends[] = {SIGINT, SIGTERM, SIGHUP};
-	struct sigaction act = {.sa_handler = remove_unfinished}, old;
-	for (size_t i = 0; i < sizeof(ends) / sizeof(ends[0]); i++)
-		if (sigaction(ends[i], NULL, &old) == 0 && old.sa_handler == SIG_DFL)
-			sigaction(ends[i], &act, NULL);
-	/* A limit of the file's size is an error of the write. */
-	signal(SIGXFSZ, SIG_IGN);
-}
-
 /* ---- */
 
 static bool wanted(const struct arguments *a, const struct trace *t)
@@ -294,12 +270,10 @@ static int write_file(const struct arguments *a, const struct trace_set *set, un
 	int error = output_open(&o, path, ends_with(path, ".gz"));
 	if (error)
 		return failure("export", "%s: %s", path, output_error_text(error));
-	unfinished = output_temporary(&o);
 	clock_gettime(CLOCK_MONOTONIC, &p.began);
 	for (q.index = i; q.index < i + n; q.index++)
 		events += (a->format == FORMAT_KINETO ? export_kineto : export_perfetto)(set->trace[q.index], &q, &o);
 	uint64_t bytes = o.bytes + o.used;
-	unfinished = NULL;
 	error = output_close(&o);
 	if (error)
 		return failure("export", "%s: %s; nothing was kept", path, strerror(error));
@@ -349,7 +323,6 @@ int cmd_export(int argc, char **argv)
 		free(a.path);
 		return code;
 	}
-	watch_signals();
 	bool all = trace_set_open(&set, a.path, a.paths, cannot_open, NULL);
 	uint64_t origin = choose_ranks(&a, &set);
 	if (set.count)

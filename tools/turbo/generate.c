@@ -111,6 +111,8 @@ int replay_generate(const struct replay_make *m)
 	trace_comment(&out, "turbo replay --generate %s --seed %" PRIu64 " --ops %" PRIu64, shapes[i].name,
 				  m->seed, m->ops);
 	shapes[i].run(&g);
+	if (g.no_memory)
+		trace_fail(&out, ENOMEM);
 	bool written = trace_finish(&out);
 	if (g.no_memory)
 		return failure("replay", "no memory for the blocks of the trace");

@@ -20,6 +20,8 @@
 #include <stdint.h>
 #include <zlib.h>
 
+#include "tools/timeline/temporary.h"
+
 #define TRACE_MAGIC "turbo-alloc-trace"
 #define TRACE_VERSION 1
 #define TRACE_DEVICES 64
@@ -110,6 +112,7 @@ int trace_examine(const char *name, const char *path, struct trace_facts *facts)
 
 struct trace_writer {
 	gzFile file;
+	struct temporary whole;
 	uint64_t ops;
 	bool failed;
 	int error; /* errno of the first failure */
@@ -124,7 +127,9 @@ void trace_free(struct trace_writer *w, uint64_t id, uint64_t stream, unsigned d
 void trace_wait(struct trace_writer *w, uint64_t stream, uint64_t other);
 void trace_sync(struct trace_writer *w, uint64_t stream);
 void trace_destroy(struct trace_writer *w, uint64_t stream);
-/* False: something could not be written, w->error says why. */
+/* What follows is nothing worth: the file will not be there. */
+void trace_fail(struct trace_writer *w, int error);
+/* False: something could not be written, w->error says why; there is no file then, or the one of before. */
 bool trace_finish(struct trace_writer *w);
 
 #endif

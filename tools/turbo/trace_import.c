@@ -326,11 +326,14 @@ static int import(struct import *m, const struct replay_make *make)
 		trace_comment(&m->out, "%u block%s %s there when the recording began", m->at_start,
 					  PLURAL(m->at_start), m->at_start == 1 ? "was" : "were");
 		put_events(m);
-		if (!trace_finish(&m->out))
+		if (m->no_memory)
+			trace_fail(&m->out, ENOMEM);
+		bool written = trace_finish(&m->out);
+		if (m->no_memory)
+			code = failure("replay", "no memory for %u block%s", m->ids, PLURAL(m->ids));
+		else if (!written)
 			code = failure("replay", "%s: %s", make->output ? make->output : "standard output",
 						   strerror(m->out.error));
-		else if (m->no_memory)
-			code = failure("replay", "no memory for %u block%s", m->ids, PLURAL(m->ids));
 	}
 	pickle_free(&m->p);
 	free(data);

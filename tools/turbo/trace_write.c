@@ -9,12 +9,18 @@
 
 #include "trace_file.h"
 
-static void check(struct trace_writer *w, int written)
+void trace_fail(struct trace_writer *w, int error)
 {
-	if (written > 0 || w->failed)
+	if (w->failed)
 		return;
 	w->failed = true;
-	w->error = errno ? errno : EIO;
+	w->error = error ? error : EIO;
+}
+
+static void check(struct trace_writer *w, int written)
+{
+	if (written <= 0)
+		trace_fail(w, errno);
 }
 
 #define PUT(w, ...)                                   \
@@ -32,14 +38,14 @@ static bool wants_gzip(const char *path)
 bool trace_create(struct trace_writer *w, const char *path)
 {
 	*w = (struct trace_writer){0};
-	int fd = path ? open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666)
-				  : fcntl(STDOUT_FILENO, F_DUPFD_CLOEXEC, 3);
+	int fd = path ? temporary_open(&w->whole, path) : fcntl(STDOUT_FILENO, F_DUPFD_CLOEXEC, 3);
 	if (fd < 0)
 		return false;
 	/* T: written as it is. */
 	w->file = gzdopen(fd, wants_gzip(path) ? "wb" : "wbT");
 	if (!w->file) {
 		close(fd);
+		temporary_remove(&w->whole);
 		errno = ENOMEM;
 		return false;
 	}
@@ -98,9 +104,11 @@ bool trace_finish(struct trace_writer *w)
 	errno = 0;
 	int code = gzclose_w(w->file);
 	w->file = NULL;
-	if (code != Z_OK && !w->failed) {
-		w->failed = true;
-		w->error = errno ? errno : EIO;
-	}
+	if (code != Z_OK)
+		trace_fail(w, errno);
+	int error = w->failed ? 0 : temporary_place(&w->whole);
+	if (error)
+		trace_fail(w, error);
+	temporary_remove(&w->whole);
 	return !w->failed;
 }
