@@ -2,6 +2,7 @@
  *
  * test_sim_nccl_profiler.c - what a profiler plugin hears. This program is the plugin.
  */
+#include <pthread.h>
 #include <unistd.h>
 
 #include "common/simjob.h"
@@ -11,12 +12,13 @@
 #define nccl_ok(call) assert_int_equal((call), ncclSuccess)
 #define EVENTS 64
 
-static struct {
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static struct heard {
 	struct profile_event event;
-	int stopped; /* atomic */
+	bool stopped;
 	uint64_t end;
-} heard[EVENTS];
-static int count, contexts; /* atomic */
+} heard[EVENTS];            /* lock */
+static int count, contexts; /* lock */
 static int comm_context;
 
 static ncclResult_t init(void **context, uint64_t comm, int *mask, const char *name, int nodes, int ranks,
@@ -26,33 +28,42 @@ static ncclResult_t init(void **context, uint64_t comm, int *mask, const char *n
 	assert_true(comm != 0 && nodes == 1 && ranks == 2 && rank < 2 && log);
 	*context = &comm_context;
 	*mask = PROFILE_GROUP | PROFILE_COLL | PROFILE_P2P | PROFILE_KERNEL_CH;
-	__atomic_add_fetch(&contexts, 1, __ATOMIC_SEQ_CST);
+	pthread_mutex_lock(&lock);
+	contexts++;
+	pthread_mutex_unlock(&lock);
 	return ncclSuccess;
 }
 static ncclResult_t start(void *context, void **handle, struct profile_event *event)
 {
-	int at = __atomic_fetch_add(&count, 1, __ATOMIC_SEQ_CST);
 	assert_ptr_equal(context, &comm_context);
-	assert_in_range(at, 0, EVENTS - 1);
-	heard[at].event = *event;
-	*handle = &heard[at];
+	pthread_mutex_lock(&lock);
+	assert_in_range(count, 0, EVENTS - 1);
+	heard[count].event = *event;
+	*handle = &heard[count++];
+	pthread_mutex_unlock(&lock);
 	return ncclSuccess;
 }
 static ncclResult_t stop(void *handle)
 {
-	__atomic_store_n(&((__typeof__(&heard[0]))handle)->stopped, 1, __ATOMIC_SEQ_CST);
+	pthread_mutex_lock(&lock);
+	((struct heard *)handle)->stopped = true;
+	pthread_mutex_unlock(&lock);
 	return ncclSuccess;
 }
 static ncclResult_t record(void *handle, int state, union profile_state *args)
 {
 	assert_int_equal(state, PROFILE_KERNEL_CH_STOP);
-	((__typeof__(&heard[0]))handle)->end = args->kernel.timer;
+	pthread_mutex_lock(&lock);
+	((struct heard *)handle)->end = args->kernel.timer;
+	pthread_mutex_unlock(&lock);
 	return ncclSuccess;
 }
 static ncclResult_t finalize(void *context)
 {
 	assert_ptr_equal(context, &comm_context);
-	__atomic_sub_fetch(&contexts, 1, __ATOMIC_SEQ_CST);
+	pthread_mutex_lock(&lock);
+	contexts--;
+	pthread_mutex_unlock(&lock);
 	return ncclSuccess;
 }
 
@@ -61,10 +72,11 @@ const struct profiler_v5 ncclProfiler_v5 = {"test", init, {start, stop, record, 
 
 static int number_of(uint64_t type, bool stopped)
 {
-	int n = 0, all = __atomic_load_n(&count, __ATOMIC_SEQ_CST);
-	for (int i = 0; i < all; i++)
-		n +=
-			heard[i].event.type == type && (!stopped || __atomic_load_n(&heard[i].stopped, __ATOMIC_SEQ_CST));
+	int n = 0;
+	pthread_mutex_lock(&lock);
+	for (int i = 0; i < count; i++)
+		n += heard[i].event.type == type && (!stopped || heard[i].stopped);
+	pthread_mutex_unlock(&lock);
 	return n;
 }
 
@@ -102,7 +114,7 @@ static void operations_and_their_kernels(void **state)
 			assert_int_equal(e->coll.sequence, 0);
 		}
 		if (e->type == PROFILE_KERNEL_CH) {
-			assert_int_equal(((__typeof__(&heard[0]))e->parent)->event.type, PROFILE_COLL);
+			assert_int_equal(((struct heard *)e->parent)->event.type, PROFILE_COLL);
 			assert_in_range(heard[i].end, e->kernel.timer, UINT64_MAX);
 		}
 	}
