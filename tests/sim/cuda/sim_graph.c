@@ -13,9 +13,9 @@ struct exec {
 	uint32_t magic;
 	struct sim_cmd **cmds;
 	int count;
-	uint32_t id;         /* for a tracer */
-	unsigned traced;     /* sim_trace_epoch() of a launch; 0: never launched under a tracer */
-	bool whole;          /* made while graphs were recorded whole */
+	uint32_t id;     /* for a tracer */
+	unsigned traced; /* sim_trace_epoch() of a launch; 0: never launched under a tracer */
+	bool whole;      /* made while graphs were recorded whole */
 	struct sim_objects objects;
 	struct sim_op *last; /* launches of one executable graph follow each other */
 };

@@ -181,12 +181,7 @@ static const struct sim_kernel kernels[] = {
 	{"trap", "", k_trap},
 	{"tag_fill", "p88", sim_k_tag_fill},
 	{"tag_check", "p88p", sim_k_tag_check},
-	{"ncclDevKernel_AllGather_RING_LL", "88", sim_k_call},
-	{"ncclDevKernel_AllReduce_Sum_f32_RING_LL", "88", sim_k_call},
-	{"ncclDevKernel_Broadcast_RING_LL", "88", sim_k_call},
-	{"ncclDevKernel_Reduce_Sum_f32_RING_LL", "88", sim_k_call},
-	{"ncclDevKernel_ReduceScatter_Sum_f32_RING_LL", "88", sim_k_call},
-	{"ncclDevKernel_SendRecv", "88", sim_k_call},
+	SIM_CALL_KERNELS,
 };
 
 #define KERNELS (sizeof kernels / sizeof kernels[0])

@@ -23,7 +23,16 @@ const char *sim_kernel_name(const struct sim_launch *launch);
 CUresult sim_k_tag_fill(struct sim_ctx *ctx, const uint64_t *arg);
 CUresult sim_k_tag_check(struct sim_ctx *ctx, const uint64_t *arg);
 
-/* sim_call.c */
+/* sim_call.c: rows of the table of kernels */
+#define SIM_CALL_KERNELS                                                   \
+	{"ncclDevKernel_AllGather_RING_LL", "88", sim_k_call},                 \
+		{"ncclDevKernel_AllReduce_Sum_f32_RING_LL", "88", sim_k_call},     \
+		{"ncclDevKernel_Broadcast_RING_LL", "88", sim_k_call},             \
+		{"ncclDevKernel_Reduce_Sum_f32_RING_LL", "88", sim_k_call},        \
+		{"ncclDevKernel_ReduceScatter_Sum_f32_RING_LL", "88", sim_k_call}, \
+	{                                                                      \
+		"ncclDevKernel_SendRecv", "88", sim_k_call                         \
+	}
 CUresult sim_k_call(struct sim_ctx *ctx, const uint64_t *arg);
 
 #pragma GCC visibility pop
