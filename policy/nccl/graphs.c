@@ -283,13 +283,13 @@ bool graphs_launch_begin(struct graph_launch *launch, CUgraphExec exec, CUstream
 {
 	const struct runnable *x = exec ? exec_find(exec) : NULL;
 
-	launch->n = 0;
 	if (!x)
 		return false;
+	*launch = (struct graph_launch){.exec = exec};
 	/* Captured, it becomes a child of the graph to be. */
 	if (capture_live() && capture_on(stream, false)) {
-		capture_add(capture_of(stream), &x->content);
-		return false;
+		launch->capture = capture_of(stream);
+		return launch->capture != 0;
 	}
 	for (unsigned i = 0; i < x->content.n; i++) {
 		const struct part *p = &x->content.part[i];
@@ -301,6 +301,10 @@ bool graphs_launch_begin(struct graph_launch *launch, CUgraphExec exec, CUstream
 
 void graphs_launch_end(struct graph_launch *launch, CUresult status)
 {
+	const struct runnable *x = launch->capture && status == CUDA_SUCCESS ? exec_find(launch->exec) : NULL;
+
+	if (x)
+		capture_add(launch->capture, &x->content);
 	for (unsigned i = launch->n; i-- > 0;)
 		flight_end(&launch->ticket[i], status == CUDA_SUCCESS ? NCCL_SUCCESS : NCCL_UNHANDLED_CUDA_ERROR);
 }

@@ -48,6 +48,8 @@ void graphs_instantiated(CUgraphExec exec, CUgraph graph);
 void graphs_exec_destroyed(CUgraphExec exec);
 
 struct graph_launch {
+	uint64_t capture; /* that the launch becomes a part of; 0: it runs */
+	CUgraphExec exec;
 	unsigned n;
 	struct flight_ticket ticket[GRAPH_COMMS];
 };

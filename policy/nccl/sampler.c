@@ -17,7 +17,7 @@
 #include "real.h"
 #include "thread.h"
 
-#define QUIET_NS 2000000000ull
+#define QUIET_NS 1000000000ull
 #define QUIET_POLL_NS 100000
 
 static struct {

@@ -1,7 +1,7 @@
 /*
  * sampler.h - the thread that asks the driver how far the GPU got.
  *
- * It alone asks, in relaxed capture mode, and nobody waits for it but who ends a context, for at most two seconds.
+ * It alone asks, in relaxed capture mode, and nobody waits for it but who ends a context, for at most one second.
  * While it is stuck in the driver flight_page.sampled stands still.
  */
 #ifndef TURBO_NCCL_SAMPLER_H
@@ -22,7 +22,7 @@
 bool sampler_start(void);
 /* A launch was pushed. One load, unless the sampler sleeps. */
 void sampler_wake(void);
-/* No driver call until quiet(false): waits for the one it is in, at most two seconds. Nests. */
+/* No driver call until quiet(false): waits for the one it is in, at most one second. Nests. */
 void sampler_quiet(bool on);
 /* No driver call any more; does not wait. */
 void sampler_stop(void);

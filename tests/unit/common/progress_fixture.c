@@ -19,8 +19,6 @@ uint64_t (*rig_sim_live_events)(void);
 void (*rig_sim_fail_set)(const char *symbol, int nth, int code);
 void (*rig_sim_fail_clear)(void);
 
-static CUmodule module;
-static CUfunction spin_flag, spin_us;
 static uint32_t *gates; /* pinned; reached by the device under the same address */
 
 /* ---- in place of flight.c ---- */
@@ -81,11 +79,33 @@ static void open_sim(void)
 	rig_sim_fail_clear = (void (*)(void))need(driver, "sim_fail_clear");
 }
 
-static void load_kernels(void)
+static struct kernels {
+	CUcontext ctx;
+	CUfunction spin_flag, spin_us, trap;
+} kernels[16];
+
+static struct kernels *kernels_of(CUcontext ctx)
 {
+	struct kernels *k = kernels;
+	while (k->ctx && k->ctx != ctx)
+		k++;
+	assert_true(k < kernels + 15);
+	return k;
+}
+
+void rig_kernels(CUcontext ctx)
+{
+	struct kernels *k = kernels_of(ctx);
+	CUcontext popped;
+	CUmodule module;
+
+	k->ctx = ctx;
+	OK(REAL(cuCtxPushCurrent_v2)(ctx));
 	OK(REAL(cuModuleLoadData)(&module, "kernels"));
-	OK(REAL(cuModuleGetFunction)(&spin_flag, module, "spin_flag"));
-	OK(REAL(cuModuleGetFunction)(&spin_us, module, "spin_us"));
+	OK(REAL(cuModuleGetFunction)(&k->spin_flag, module, "spin_flag"));
+	OK(REAL(cuModuleGetFunction)(&k->spin_us, module, "spin_us"));
+	OK(REAL(cuModuleGetFunction)(&k->trap, module, "trap"));
+	OK(REAL(cuCtxPopCurrent_v2)(&popped));
 }
 
 int rig_open(void **state)
@@ -100,6 +120,7 @@ int rig_open(void **state)
 	OK(REAL(cuCtxSetCurrent)(ctx));
 	OK(REAL(cuMemHostAlloc)((void **)&gates, GATES * sizeof(*gates),
 							CU_MEMHOSTALLOC_PORTABLE | CU_MEMHOSTALLOC_DEVICEMAP));
+	rig_kernels(ctx);
 	rig_comm = aligned_alloc(64, RIG_COMMS * sizeof(*rig_comm));
 	memset(rig_comm, 0, RIG_COMMS * sizeof(*rig_comm));
 	guard_enter();
@@ -127,7 +148,6 @@ int rig_begin(void **state)
 		}
 	}
 	rig_graph_count = rig_graph_ends = 0;
-	load_kernels();
 	return 0;
 }
 
@@ -146,24 +166,46 @@ CUstream stream_new(void)
 	return s;
 }
 
+static struct kernels *kernels_for(CUstream stream)
+{
+	CUcontext ctx;
+	OK(REAL(cuStreamGetCtx)(stream, &ctx));
+	assert_ptr_equal(kernels_of(ctx)->ctx, ctx);
+	return kernels_of(ctx);
+}
+
+static void launch(CUfunction fn, CUstream stream, void *arg)
+{
+	void *args[] = {arg};
+	OK(REAL(cuLaunchKernel)(fn, 1, 1, 1, 1, 1, 1, 0, stream, args, NULL));
+}
+
 void launch_gate(CUstream stream, unsigned n)
 {
 	CUdeviceptr flag;
-	void *args[] = {&flag};
 	OK(REAL(cuMemHostGetDevicePointer_v2)(&flag, &gates[n], 0));
-	OK(REAL(cuLaunchKernel)(spin_flag, 1, 1, 1, 1, 1, 1, 0, stream, args, NULL));
+	launch(kernels_for(stream)->spin_flag, stream, &flag);
 }
 
 void launch_spin(CUstream stream, unsigned us)
 {
 	uint64_t arg = us;
-	void *args[] = {&arg};
-	OK(REAL(cuLaunchKernel)(spin_us, 1, 1, 1, 1, 1, 1, 0, stream, args, NULL));
+	launch(kernels_for(stream)->spin_us, stream, &arg);
+}
+
+void launch_trap(CUstream stream)
+{
+	launch(kernels_for(stream)->trap, stream, NULL);
 }
 
 void gate_open(unsigned n)
 {
 	__atomic_store_n(&gates[n], 1, __ATOMIC_RELEASE);
+}
+
+void gate_close(unsigned n)
+{
+	__atomic_store_n(&gates[n], 0, __ATOMIC_RELEASE);
 }
 
 /* ---- the record ---- */

@@ -59,11 +59,15 @@ int rig_end(void **state);
 #define OK(call) rig_ok((call), #call, __LINE__)
 void rig_ok(CUresult r, const char *call, int line);
 
+/* Loads the kernels into a context, which waits for its work. That of rig_open() has them. */
+void rig_kernels(CUcontext ctx);
 CUstream stream_new(void);
 /* A kernel that runs until the test opens gate `n` (of 64, all closed at the beginning of a test). */
 void launch_gate(CUstream stream, unsigned n);
 void launch_spin(CUstream stream, unsigned us);
+void launch_trap(CUstream stream);
 void gate_open(unsigned n);
+void gate_close(unsigned n);
 
 /* One more operation in the record; `group` 0: none. Returns its index. */
 uint64_t issue(struct flight_comm *comm, uint64_t bytes, uint32_t group);
