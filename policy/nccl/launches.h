@@ -52,8 +52,10 @@ struct launch {
 	bool recorded;   /* the end has been recorded */
 	uint64_t stream; /* tells streams apart; a thread's own default stream by its thread */
 	CUstream handle;
-	uint64_t first, index; /* operations */
-	uint64_t bytes;        /* of them */
+	uint64_t first, index; /* operations; of a group the same on all streams, but for how far they go */
+	uint64_t last; /* operation that gets its time with this launch: `index`, or one of a launch that was done
+							  earlier */
+	uint64_t bytes; /* of them */
 	/* ns: it had not begun yet; 0 or when it was seen to have. */
 	uint64_t not_begun, begun;
 	uint64_t prior; /* index of the launch before this one in its communicator */

@@ -72,13 +72,14 @@ uint32_t progress_before(struct flight_comm *comm, void *handle)
 	return l->number;
 }
 
-/* The operations of the launch, which this thread has just written. */
+/* The operations of the launch, which this thread has just written: of a group all, of which those on other streams of the
+ * communicator have launches of their own. */
 static void gather(struct launch *l, uint64_t index)
 {
 	const struct flight_op *op = &l->comm->op[index % FLIGHT_OPS];
 	uint32_t group = op->group;
 
-	l->first = l->index = index;
+	l->first = l->index = l->last = index;
 	l->bytes = op->bytes;
 	l->not_begun = op->issued;
 	for (uint64_t i = index - 1; group && i && index - i < FLIGHT_OPS - 1; i--) {
@@ -86,8 +87,9 @@ static void gather(struct launch *l, uint64_t index)
 		if (op->index != i || op->group != group)
 			break;
 		l->first = i;
-		l->bytes += op->bytes;
 		l->not_begun = op->issued;
+		if (op->stream == (uint64_t)(uintptr_t)l->handle)
+			l->bytes += op->bytes;
 	}
 }
 

@@ -6,6 +6,7 @@
 #include "real.h"
 
 #define QUEUES (2 * FLIGHT_COMMS) /* places, and lives of them that still have something open */
+#define MARGIN 8                  /* operations that may be being written over */
 #define STREAMS 16                /* of a communicator that are told apart */
 
 struct queue {
@@ -49,34 +50,52 @@ static void stamp(struct flight_comm *comm, uint32_t life, uint64_t index, bool 
 	_Atomic uint64_t *field = end ? &op->done : &op->started;
 	uint64_t none = 0;
 
-	if (atomic_load(&comm->issued) >= index + FLIGHT_OPS - 1 || !same_life(comm, life))
+	if (atomic_load(&comm->issued) >= index + FLIGHT_OPS - MARGIN || !same_life(comm, life))
 		return;
 	if (!atomic_compare_exchange_strong(field, &none, now))
 		return;
-	if (atomic_load(&comm->issued) >= index + FLIGHT_OPS - 1 || !same_life(comm, life))
+	if (atomic_load(&comm->issued) >= index + FLIGHT_OPS - MARGIN || !same_life(comm, life))
 		atomic_compare_exchange_strong(field, &now, 0);
 }
 
-/* Another launch of the same operations, on another stream, is not there yet. */
-static bool shared(const struct launch *l, bool end)
+static bool overlap(const struct launch *l, const struct launch *other)
 {
-	const struct launch *side[] = {l->older, l->newer};
-
-	for (unsigned i = 0; i < 2; i++)
-		if (side[i] && side[i]->index == l->index && (end || !side[i]->begun))
-			return true;
-	return false;
+	return other && other->first <= l->index && other->index >= l->first;
 }
 
-static void stamp_all(const struct launch *l, bool end, uint64_t now)
+/* Other launches of a group, on other streams, are not there yet: the last one speaks for all. */
+static bool waits_for_others(struct launch *l, bool end, uint64_t *from, uint64_t *to)
 {
-	uint64_t from = l->first;
+	bool waits = false;
 
-	if (shared(l, end))
+	*from = l->first;
+	*to = l->last;
+	for (unsigned side = 0; side < 2; side++) {
+		struct launch *other = side ? l->newer : l->older;
+		for (; overlap(l, other); other = side ? other->newer : other->older) {
+			waits |= end || !other->begun;
+			*from = other->first < *from ? other->first : *from;
+			*to = other->last > *to ? other->last : *to;
+		}
+	}
+	return waits;
+}
+
+static void stamp_all(struct launch *l, bool end, uint64_t now)
+{
+	uint64_t from, to;
+
+	if (waits_for_others(l, end, &from, &to)) {
+		/* Whoever is left has to stamp what this one held. */
+		for (struct launch *other = l->older; end && overlap(l, other); other = other->older)
+			other->last = to;
+		for (struct launch *other = l->newer; end && overlap(l, other); other = other->newer)
+			other->last = to;
 		return;
-	if (l->index - from >= FLIGHT_OPS)
-		from = l->index - FLIGHT_OPS + 1;
-	for (uint64_t i = from; i <= l->index; i++)
+	}
+	if (to - from >= FLIGHT_OPS)
+		from = to - FLIGHT_OPS + 1;
+	for (uint64_t i = from; i <= to; i++)
 		stamp(l->comm, l->life, i, end, now);
 }
 

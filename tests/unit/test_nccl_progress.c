@@ -75,6 +75,34 @@ static void a_group_is_done_with_its_last_stream(void **state)
 		assert_true(op_of(COMM, i)->done);
 }
 
+/* The operations of a group's streams take turns: each has its times when all streams are there. */
+static void streams_of_a_group_take_turns(void **state)
+{
+	CUstream a = stream_new(), b = stream_new();
+	(void)state;
+	for (unsigned order = 0; order < 2; order++) {
+		uint64_t first = atomic_load(&COMM->issued) + 1;
+		for (unsigned i = 0; i < 4; i++)
+			op_of(COMM, issue(COMM, 1000000, 8 + order))->stream = (uint64_t)(uintptr_t)(i % 2 ? b : a);
+		uint32_t one = before(COMM, a), two = before(COMM, b);
+		launch_gate(a, 2 * order);
+		launch_gate(b, 2 * order + 1);
+		after(one, first + 2);
+		after(two, first + 3);
+		gate_open(2 * order + (order ? 0 : 1));
+		sleep_ms(LOOKS_MS);
+		for (unsigned i = 0; i < 4; i++) {
+			assert_true(op_of(COMM, first + i)->started);
+			assert_false(op_of(COMM, first + i)->done);
+		}
+		assert_int_equal(COMM->done, first - 1);
+		gate_open(2 * order + (order ? 1 : 0));
+		EVENTUALLY(COMM->done == first + 3);
+		for (unsigned i = 0; i < 4; i++)
+			assert_true(op_of(COMM, first + i)->done);
+	}
+}
+
 /* A rate that was not reached would make the judge impatient. */
 static void the_rate_is_never_too_high(void **state)
 {
@@ -90,6 +118,17 @@ static void the_rate_is_never_too_high(void **state)
 	assert_true(COMM->best_rate > 0);
 	assert_true(COMM->best_rate <= 50000000); /* a megabyte in 20 ms */
 	assert_true(COMM->best_rate >= 5000000);
+	/* What a group has on several streams counts once. */
+	CUstream other = stream_new();
+	for (unsigned i = 0; i < 4; i++)
+		op_of(OTHER, issue(OTHER, 1000000, 1))->stream = (uint64_t)(uintptr_t)(i % 2 ? s : other);
+	uint32_t one = before(OTHER, s), two = before(OTHER, other);
+	launch_spin(s, 100000);
+	launch_spin(other, 100000);
+	after(one, 4);
+	after(two, 3);
+	EVENTUALLY(OTHER->done == 4);
+	assert_in_range(OTHER->best_rate, 1, 40000000);
 }
 
 static void all_kinds_of_streams(void **state)
@@ -251,6 +290,7 @@ int main(void)
 		CASE(a_call_begins_and_ends),
 		CASE(a_later_call_does_not_speak_for_an_earlier_one),
 		CASE(a_group_is_done_with_its_last_stream),
+		CASE(streams_of_a_group_take_turns),
 		CASE(the_rate_is_never_too_high),
 		CASE(all_kinds_of_streams),
 		CASE(nothing_is_put_into_a_capture),
