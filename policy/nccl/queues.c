@@ -160,6 +160,13 @@ static struct queue *queue_of(const struct launch *l)
 	return unused;
 }
 
+/* All up to `prior` is done when this launch is the oldest; of its own operations nothing is, even if one of its group was
+ * done before it, or a newer launch before it was pushed. */
+static void cap_prior(struct launch *l, uint64_t prior)
+{
+	l->prior = prior < l->first ? prior : l->first - 1;
+}
+
 void queues_add(struct launch *l)
 {
 	struct queue *q = l->recorded ? queue_of(l) : NULL;
@@ -177,15 +184,14 @@ void queues_add(struct launch *l)
 		l->prior = before->index < l->index ? before->index : before->prior;
 	else
 		l->prior = l->newer ? l->newer->prior : q->highest;
-	if (l->prior >= l->index) /* pushed late, after a newer one was done */
-		l->prior = l->index - 1;
+	cap_prior(l, l->prior);
 	if (l->newer)
 		l->newer->older = l;
 	else
 		q->newest = l;
 	*(before ? &before->newer : &q->oldest) = l;
 	for (struct launch *n = l->newer; n && n->prior < l->index && n->index > l->index; n = n->newer)
-		n->prior = l->index;
+		cap_prior(n, l->index);
 }
 
 static void remove_from(struct queue *q, struct launch *l)
