@@ -132,13 +132,19 @@ bool flight_group_making(struct flight_comm *comm, void **handle)
 
 /* ---- end ---- */
 
+/* The place is another's by now. */
+static bool is_gone(const struct entry *e)
+{
+	return atomic_load_explicit(&e->comm->life, memory_order_relaxed) != e->life;
+}
+
 /* Calls `each` for the operations of an entry that are in the ring still. */
 static void walk(const struct flight_group *group, const struct entry *e,
 				 void (*each)(const struct entry *e, struct flight_op *op, uint64_t now), uint64_t now)
 {
 	uint64_t index = e->first;
 
-	if (atomic_load_explicit(&e->comm->life, memory_order_relaxed) != e->life)
+	if (is_gone(e))
 		return;
 	if (e->last - index >= FLIGHT_OPS)
 		index = e->last - FLIGHT_OPS + 1;
@@ -170,6 +176,8 @@ static void be_refused(const struct entry *e, struct flight_op *op, uint64_t now
 
 static void launch(const struct flight_group *group, struct entry *e)
 {
+	if (is_gone(e))
+		return;
 	/* See follow() in flight.c. */
 	e->launch = e->comm->nonblocking ? 0 : progress_before(e->comm, e->stream);
 	if (e->launch)
@@ -208,7 +216,7 @@ static void finish(struct flight_group *group, int result)
 		if (e->launch)
 			progress_after(e->launch, e->last);
 		walk(group, e, good ? be_back : be_refused, now);
-		if (!e->on_gpu && good && atomic_load_explicit(&e->comm->life, memory_order_relaxed) == e->life) {
+		if (!e->on_gpu && good && !is_gone(e)) {
 			atomic_store_explicit(&comms_private(e->comm)->unsettled, e->last, memory_order_relaxed);
 			if (result == NCCL_SUCCESS)
 				comms_settle(e->comm);

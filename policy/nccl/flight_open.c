@@ -103,7 +103,7 @@ struct flight_page *flight_open(const void *caller)
 	page =
 		mmap(NULL, COMMS_BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
 	if (page == MAP_FAILED) {
-		atomic_store_explicit(&flight_on, false, memory_order_relaxed);
+		flight_switch(false);
 		log_once(LOG_INFO, "collectives are not recorded: no memory");
 		return NULL;
 	}
@@ -117,9 +117,14 @@ struct flight_page *flight_open(const void *caller)
 	return page;
 }
 
+void flight_switch(bool on)
+{
+	atomic_store_explicit(&flight_on, on, memory_order_relaxed);
+}
+
 void flight_fork_child(void)
 {
-	atomic_store_explicit(&flight_on, false, memory_order_relaxed);
+	flight_switch(false);
 	atomic_store_explicit(&the_page, NULL, memory_order_relaxed);
 	flight_thread = (struct flight_thread){0};
 }

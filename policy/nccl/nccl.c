@@ -14,7 +14,7 @@
 
 static void start(void)
 {
-	atomic_store_explicit(&flight_on, option_get(OPT_NCCL_WATCHDOG) != 0, memory_order_relaxed);
+	flight_switch(option_get(OPT_NCCL_WATCHDOG) != 0);
 }
 
 static void fork_child(void)
@@ -31,7 +31,7 @@ static void stop(void)
 {
 	struct flight_page *page = flight_page();
 
-	atomic_store_explicit(&flight_on, false, memory_order_relaxed);
+	flight_switch(false);
 	nccl_watch_stop();
 	progress_stop();
 	if (!page)
