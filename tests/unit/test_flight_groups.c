@@ -163,6 +163,8 @@ static void a_communicator_may_end_in_a_group(void **state)
 		if (flight_comm_of(others[i]))
 			assert_int_equal(last_op(others[i])->function, FLIGHT_INIT);
 	assert_true(last_op(two)->returned != 0);
+	assert_int_equal(launches, 1);
+	assert_ptr_equal(followed[1].comm, flight_comm_of(two));
 }
 
 int flight_test_groups(void)
