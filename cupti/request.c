@@ -155,7 +155,8 @@ static void finish(void)
 
 bool request_pending(void)
 {
-	return request.ending || request.seen != load(&page()->asked);
+	/* The recording may have ended by itself. */
+	return request.ending || (request.running && !session_on()) || request.seen != load(&page()->asked);
 }
 
 /* CUPTI's coming would break a capture of the program's; they are short. */

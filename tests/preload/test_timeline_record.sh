@@ -80,6 +80,16 @@ is "and says which has ended" "turbo record: process $three: it has ended meanwh
 is "both files are named" "$(files middle)" "$(sort "$work/middle.out")"
 dump middle
 is "one has no end" 1 "$(grep -c '^ended yes' "$work/middle.dump")"
+
+# Ended by who empties the file: who asked is told, in a process that goes on.
+mkdir "$work/emptied"
+"$turbo" record "$two" -d 60 -o "$work/emptied" >"$work/emptied.out" 2>"$work/emptied.err" &
+record=$!
+soon has emptied && sleep 0.15
+: >"$(files emptied)"
+wait $record
+is "an emptied file ends it" 1 "$(grep -c 'ended before its time: somebody has shortened it' "$work/emptied.err")"
+is "which the process says, too" 1 "$(lines two 'has ended: somebody has shortened it')"
 kill -KILL "$two"
 "$turbo" record "$two" >"$work/dead.out" 2>"$work/dead.err"
 is "a dead process" 1 $?
