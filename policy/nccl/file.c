@@ -42,6 +42,7 @@ static _Atomic bool ended;    /* nothing is copied any more */
 /* Of the thread that is copying. */
 static char path[PATH_MAX];
 static bool there; /* `path` is made, and is ours */
+static bool whole; /* its magic has been written */
 static dev_t dev;
 static ino_t ino;
 static unsigned comms_there; /* communicators that it has room for */
@@ -134,6 +135,7 @@ static bool make_in(const char *dir)
 	dev = st.st_dev;
 	ino = st.st_ino;
 	comms_there = 0;
+	whole = false;
 	if (mark)
 		munmap(mark, COMMS_OFF);
 	mark = mmap(NULL, COMMS_OFF, PROT_NONE, MAP_SHARED, fd, 0);
@@ -176,7 +178,8 @@ static int open_own(void)
 		return -1;
 	if (fstat(fd, &st) == 0 && st.st_dev == dev && st.st_ino == ino &&
 		st.st_size == (off_t)(COMMS_OFF + comms_there * sizeof(struct flight_comm)) &&
-		pread(fd, magic, sizeof(magic), 0) == sizeof(magic))
+		pread(fd, magic, sizeof(magic), 0) == sizeof(magic) &&
+		(!whole || memcmp(magic, FLIGHT_MAGIC, sizeof(magic)) == 0))
 		return fd;
 	close(fd);
 	return -1;
@@ -217,7 +220,7 @@ static bool copy(void)
 		return false;
 	}
 	grow(fd);
-	ok = file_copy_write(fd, comms_there);
+	ok = whole = file_copy_write(fd, comms_there);
 	close(fd);
 	if (!ok)
 		drop();
