@@ -19,9 +19,9 @@ static struct python python;
 enum { NOT_FOUND, LOOKING, FOUND, FORGOTTEN };
 static int state; /* release when FOUND: `python` is there */
 
-struct found {
+struct search {
 	char path[1024];
-	bool program;
+	bool got, program;
 };
 
 static bool need(struct elfsym_object *o, void *slot, const char *name)
@@ -72,7 +72,7 @@ static uint32_t version_of(const char *text)
 
 static int visit(struct elfsym_object *o, unsigned index, void *arg)
 {
-	struct found *found = arg;
+	struct search *found = arg;
 	const char *(*get_version)(void);
 	(void)index;
 	if (!need(o, &get_version, "Py_GetVersion") || !take_api(o, &python.api))
@@ -99,16 +99,27 @@ const struct python *python_get(void)
 	return __atomic_load_n(&state, __ATOMIC_ACQUIRE) == FOUND ? &python : NULL;
 }
 
+static void look(uint64_t adds, uint64_t subs, void *arg)
+{
+	static uint64_t looked_at; /* under the loader's list lock; `adds` of the last look */
+	(void)subs;
+	if (adds == looked_at)
+		return;
+	looked_at = adds;
+	((struct search *)arg)->got = elfsym_walk(visit, arg) == 1;
+}
+
 const struct python *python_find(void)
 {
-	struct found found;
+	struct search search = {0};
 	int expected = NOT_FOUND;
 	if (!__atomic_compare_exchange_n(&state, &expected, LOOKING, false, __ATOMIC_ACQUIRE, __ATOMIC_ACQUIRE))
 		return python_get();
-	bool got = elfsym_walk(visit, &found) == 1;
+	elfsym_locked(look, &search);
+	bool got = search.got;
 	/* It must not be unloaded under a thread that reads it. */
-	if (got && !found.program)
-		got = lookup_real_dlopen(found.path, RTLD_LAZY | RTLD_NOLOAD | RTLD_NODELETE) != NULL;
+	if (got && !search.program)
+		got = lookup_real_dlopen(search.path, RTLD_LAZY | RTLD_NOLOAD | RTLD_NODELETE) != NULL;
 	__atomic_store_n(&state, got ? FOUND : NOT_FOUND, __ATOMIC_RELEASE);
 	if (got)
 		log_debug("Python %u.%u: %s", python.version >> 8, python.version & 255,

@@ -149,24 +149,26 @@ const struct python_stacks *python_ask(const struct python *p, const uint32_t *t
 
 /* ---- the self-test ---- */
 
-static unsigned compared;
-static bool differs;
+/* What came of it; logged when the GIL has been given back. */
+static struct {
+	unsigned compared;
+	bool differs;
+	char theirs[200], ours[200];
+} result;
 
 /* One frame of ours against the interpreter's. */
 static bool same_frame(const struct python *p, const struct python_frame *ours, void *frame)
 {
-	char a[300], b[300];
 	struct lines theirs, mine;
 	void *code = p->api.frame_code(frame);
 	bool same = code == (void *)ours->code;
 	drop(p, code);
-	lines_begin(&theirs, a, sizeof(a));
-	lines_begin(&mine, b, sizeof(b));
-	if (same && describe(p, frame, &theirs))
-		same = python_describe(p, ours, &mine) && strcmp(a, b) == 0;
-	if (!same)
-		log_info("Python's frames are not read: the interpreter says \"%s\", they look like \"%s\"", a, b);
-	return same;
+	lines_begin(&theirs, result.theirs, sizeof(result.theirs));
+	lines_begin(&mine, result.ours, sizeof(result.ours));
+	bool text = describe(p, frame, &theirs);
+	bool read = python_describe(p, ours, &mine);
+	/* A name that is no valid text has no text of theirs. */
+	return same && read && (!text || strcmp(result.theirs, result.ours) == 0);
 }
 
 static void compare(const struct python *p, void *state)
@@ -174,24 +176,22 @@ static void compare(const struct python *p, void *state)
 	struct python_frame ours[PYTHON_FRAMES];
 	unsigned n = python_frames(p, state, ours, PYTHON_FRAMES), i = 0;
 	void *frame = p->api.state_frame(state);
-	for (; frame && i < n && !differs; i++) {
-		differs = !same_frame(p, &ours[i], frame);
+	for (; frame && i < n && !result.differs; i++) {
+		result.differs = !same_frame(p, &ours[i], frame);
 		void *back = p->api.frame_back(frame);
 		drop(p, frame);
 		frame = back;
-		compared++;
+		result.compared++;
 	}
-	if (!differs && (i < n || (frame && n < PYTHON_FRAMES))) {
-		differs = true;
-		log_info("Python's frames are not read: their number differs");
-	}
+	if (i < n || (frame && n < PYTHON_FRAMES))
+		result.differs = true;
 	drop(p, frame);
 }
 
 static void test(const struct python *p)
 {
 	void *state = p->api.first_state(p->api.main_interpreter());
-	for (unsigned i = 0; state && i < TEST_STATES && !differs; i++, state = p->api.next_state(state))
+	for (unsigned i = 0; state && i < TEST_STATES && !result.differs; i++, state = p->api.next_state(state))
 		compare(p, state);
 }
 
@@ -199,8 +199,11 @@ void python_self_test(const struct python *p, unsigned ms)
 {
 	if (!p->layout_known || python_tested() || !python_gil_free())
 		return;
-	compared = 0;
-	differs = false;
-	if (python_with_gil(p, test, ms) && (compared || differs))
-		python_set_tested(!differs);
+	memset(&result, 0, sizeof(result));
+	if (!python_with_gil(p, test, ms) || (!result.compared && !result.differs))
+		return;
+	python_set_tested(!result.differs);
+	if (result.differs)
+		log_info("Python's frames are not read without its lock: it says \"%s\", they look like \"%s\"",
+				 result.theirs, result.ours);
 }

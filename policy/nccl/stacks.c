@@ -22,8 +22,8 @@
 #define SLOTS 512 /* a power of two; the room in the file is for some 50 texts */
 #define LEAST 512 /* bytes of a text */
 #define MOST 4096
-#define NATIVE 8    /* frames shown */
-#define TEST_MS 200 /* for the self-test, each time */
+#define NATIVE 8   /* frames shown */
+#define TEST_MS 50 /* for the self-test, each time */
 
 static struct slot {
 	_Atomic uint64_t key; /* 0: free; release, after `site` */

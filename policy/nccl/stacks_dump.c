@@ -112,7 +112,7 @@ unsigned stacks_dump(char *text, unsigned size, const uint32_t *threads, unsigne
 			note(&out, p->free_threaded ? "Python without a GIL is not asked"
 										: "Python did not answer: its lock is held");
 	} else if (p) {
-		note(&out, "Python is ending");
+		note(&out, "Python is not running");
 	}
 	for (unsigned i = 0; i < n; i += SIGNAL_THREADS) {
 		unsigned some = n - i < SIGNAL_THREADS ? n - i : SIGNAL_THREADS;

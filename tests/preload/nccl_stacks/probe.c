@@ -149,3 +149,10 @@ EXPORT int probe_handlers(void)
 	}
 	return n;
 }
+
+/* Issues for ever, without ever coming back to the interpreter. */
+EXPORT void probe_issue(void)
+{
+	for (;;)
+		probe_site();
+}
