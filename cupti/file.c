@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include "cupti/record.h"
+#include "host_name.h"
 
 #define FLAGS (O_RDWR | O_CLOEXEC | O_NOFOLLOW)
 /* Names that are tried: files of earlier processes with our number lie where a container's pids begin
@@ -24,24 +25,12 @@
 
 /* ---- the name ---- */
 
-/* The host's name with nothing in it that is special in a path or a terminal. */
-static void host_part(char *out, size_t size)
-{
-	if (gethostname(out, size) != 0 || !*out)
-		snprintf(out, size, "localhost");
-	out[size - 1] = '\0';
-	for (char *c = out; *c; c++)
-		if (!((*c >= 'a' && *c <= 'z') || (*c >= 'A' && *c <= 'Z') || (*c >= '0' && *c <= '9') || *c == '-' ||
-			  (*c == '.' && c != out)))
-			*c = '_';
-}
-
 static bool next_path(struct file *f)
 {
 	static unsigned recording; /* of this process; one thread at a time */
-	char host[65];
+	char host[HOST_NAME_BYTES];
 
-	host_part(host, sizeof(host));
+	host_name_part(host);
 	int n = snprintf(f->path, sizeof(f->path), "%s/" TIMELINE_FILE_FORMAT, f->dir, host, (int)getpid(),
 					 ++recording);
 	return n > 0 && (size_t)n < sizeof(f->path);

@@ -34,7 +34,9 @@ unsigned report_line(const struct report *r, char line[REPORT_LINE]);
 struct report_given {
 	char line[REPORT_LINE]; /* for act_verdict(), too */
 	unsigned number;        /* of the files, 0: there are none */
-	char path[4096];        /* of the text; "" */
+	char folder[4096];      /* that they are in, */
+	char path[4096];        /* and the whole path of the text; "" */
+	bool closed;            /* it failed, or took too long: nothing more is written */
 };
 
 /*

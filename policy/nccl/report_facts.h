@@ -53,7 +53,7 @@ int32_t report_job_rank(const struct judge_world *w, const struct judge_member *
 void report_ranks(struct out *o, int32_t *rank, unsigned count);
 /* `was killed by SIGKILL`, `exited`. */
 void report_end_of(struct out *o, const struct judge_process *p);
-const char *report_signal(int number, char buf[16]);
+const char *report_signal(int number, char buf[24]);
 const char *report_type(unsigned type);
 const char *report_reduction(unsigned reduction);
 

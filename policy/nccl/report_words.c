@@ -172,7 +172,7 @@ void report_ranks(struct out *o, int32_t *rank, unsigned count)
 
 /* ---- ends ---- */
 
-const char *report_signal(int number, char buf[16])
+const char *report_signal(int number, char buf[24])
 {
 	static const struct {
 		int number;
@@ -186,13 +186,13 @@ const char *report_signal(int number, char buf[16])
 	for (unsigned i = 0; i < sizeof(known) / sizeof(known[0]); i++)
 		if (known[i].number == number)
 			return known[i].name;
-	snprintf(buf, 16, "signal %d", number);
+	snprintf(buf, 24, "signal %d", number);
 	return buf;
 }
 
 void report_end_of(struct out *o, const struct judge_process *p)
 {
-	char buf[16];
+	char buf[24];
 
 	if (p->exit_signal > 0)
 		out_format(o, "was killed by %s", report_signal(p->exit_signal, buf));
