@@ -42,7 +42,8 @@ void report_call(struct out *o, const struct flight_op *op);
 /* The same, ` (16.0 KiB)` behind it, or ` (4096 float32 = 16.0 KiB, sum)`. */
 void report_call_size(struct out *o, const struct flight_op *op);
 void report_call_whole(struct out *o, const struct flight_op *op);
-/* `communicator "default" (2 ranks)`, without a name `communicator 9f3c21aa (2 ranks)`; its name alone. */
+/* `communicator "default" (2 ranks)`, without a name `communicator 9f3c21aa (2 ranks)`; `"default"`, `communicator
+ * 9f3c21aa`. */
 void report_comm(struct out *o, const struct judge_member *m);
 void report_comm_name(struct out *o, const struct judge_member *m);
 /* `rank 1 (job rank 5, host a, pid 4242)`; brief: without the host. */
@@ -51,7 +52,10 @@ void report_who(struct out *o, const struct judge_world *w, const struct judge_m
 int32_t report_job_rank(const struct judge_world *w, const struct judge_member *m);
 /* `rank 0`, `ranks 0, 2-4 and 7`; sorts. */
 void report_ranks(struct out *o, int32_t *rank, unsigned count);
-/* `was killed by SIGKILL`, `exited`. */
+/* What keeps a process that lives, as the operating system shows it: `waits for a lock`, `computes`; NULL: nothing
+ * shows. */
+const char *report_reason(const struct judge_world *w, const struct judge_process *p);
+/* `killed by SIGKILL`, `exited`, `died`. */
 void report_end_of(struct out *o, const struct judge_process *p);
 const char *report_signal(int number, char buf[24]);
 const char *report_type(unsigned type);

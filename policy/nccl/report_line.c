@@ -128,7 +128,7 @@ static void put_place(struct out *o, const struct scene *s, const struct judge_m
 static void say_dead(struct out *o, const struct scene *s)
 {
 	put_culprit(o, s);
-	out_string(o, " ");
+	out_string(o, s->culprit && report_process(s->w, s->culprit)->exit_signal > 0 ? " was " : " ");
 	if (s->culprit)
 		report_end_of(o, report_process(s->w, s->culprit));
 	else
@@ -187,11 +187,12 @@ static void say_cycle(struct out *o, const struct scene *s)
 		report_comm_name(o, m);
 	}
 	if (n > LINKS)
-		out_format(o, " and so on, %u in all,", n);
+		out_format(o, " and so on, %u in all", n);
 	else if (n > 0 && report_member(s->w, f->chain[first]))
-		out_format(o, " for pid %u,", report_process(s->w, report_member(s->w, f->chain[first]))->pid);
+		out_format(o, " for pid %u", report_process(s->w, report_member(s->w, f->chain[first]))->pid);
 	else
 		out_string(o, "ranks wait for each other in a circle");
+	out_string(o, "; it has been so");
 	put_for(o, report_ago(s->w, f->since));
 }
 
@@ -245,8 +246,9 @@ static void say_transport(struct out *o, const struct scene *s)
 	out_string(o, " has begun on the GPUs of all ranks, and none completes");
 	put_for(o, report_ago(s->w, s->f->since));
 	if (s->other) {
-		out_string(o, "; seen by ");
+		out_string(o, "; ");
 		report_who(o, s->w, s->other, false);
+		out_string(o, " is one of them");
 	}
 }
 
@@ -265,35 +267,15 @@ static void say_held(struct out *o, const struct scene *s)
 	put_for(o, waited(s));
 }
 
-/* What keeps a process that lives, as the operating system sees it. */
-static const char *reason(const struct judge_world *w, const struct judge_process *p)
-{
-	static const uint64_t lately = 3000000000u;
-
-	switch (p->life) {
-	case LIFE_TRACED: return "a debugger has it";
-	case LIFE_DISK: return "it waits for a disk or a file server";
-	default: break;
-	}
-	if (p->children)
-		return "it waits for a program that it has started";
-	if (p->locked)
-		return "it waits for a lock";
-	if (p->cpu_changed && report_ago(w, p->cpu_changed) < lately)
-		return "it computes";
-	if (p->io_changed && report_ago(w, p->io_changed) < lately)
-		return "it reads or writes";
-	return "nothing shows why";
-}
-
 static void say_laggard(struct out *o, const struct scene *s)
 {
 	put_culprit(o, s);
 	put_company(o, s);
 	out_string(o, s->f->chained > 1 || s->f->missing > 1 ? " have not called " : " has not called ");
 	put_call(o, s);
-	if (s->culprit && s->f->chained <= 1)
-		out_format(o, ": %s", reason(s->w, report_process(s->w, s->culprit)));
+	const char *why = s->culprit ? report_reason(s->w, report_process(s->w, s->culprit)) : NULL;
+	if (why && s->f->chained <= 1)
+		out_format(o, ": it %s", why);
 	out_string(o, "; ");
 	if (!put_waiters(o, s))
 		out_string(o, "others wait");

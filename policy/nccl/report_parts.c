@@ -80,8 +80,7 @@ const char *report_sentence(enum judge_verdict verdict)
 static const char *hint_dead(const struct judge_process *p)
 {
 	if (p && p->exit_signal == SIGKILL)
-		return "SIGKILL comes from the kernel when memory runs out (look into dmesg), from a scheduler or from a "
-			   "person.";
+		return "SIGKILL comes from the kernel when memory runs out (see dmesg), from a scheduler, or by hand.";
 	if (p && p->exit_signal > 0)
 		return "Look at the end of its own output, and for a core dump.";
 	if (p && p->exit_signal == 0)
@@ -96,18 +95,15 @@ const char *report_hint(const struct report *r)
 
 	switch (r->finding->verdict) {
 	case JUDGE_DEAD: return hint_dead(p);
-	case JUDGE_MISMATCH:
-		return "All ranks make the same calls of a communicator in the same order, with the same sizes: look for a "
-			   "branch or a shape that depends on the rank or its data.";
+	case JUDGE_MISMATCH: return "Look for a branch, or a shape, that depends on the rank or on its data.";
 	case JUDGE_CYCLE:
-		return "Look for communicators that ranks use in different orders, and for sends and receives that "
-			   "do not match.";
+		return "Look for communicators used in different orders, for sends and receives that do not match.";
 	case JUDGE_STOPPED:
 		return p && p->life == LIFE_STOPPED ? "kill -CONT with its pid lets it go on."
 											: "Its stacks say where it hangs.";
 	case JUDGE_TIMEOUT: return "A call that may take longer wants a larger TURBO_NCCL_TIMEOUT_S.";
 	case JUDGE_TRANSPORT:
-		return "Look into dmesg (Xid, NVLink), at nvidia-smi and at the network; NCCL_DEBUG=INFO names the path.";
+		return "Look into dmesg (Xid, NVLink), at nvidia-smi, at the network; NCCL_DEBUG=INFO names the path.";
 	case JUDGE_HELD: return "Look for a kernel that does not end, on its GPU, before this call.";
 	case JUDGE_LAGGARD: return "No alarm: the others go on when it has called.";
 	case JUDGE_NOTHING:

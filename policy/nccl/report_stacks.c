@@ -141,9 +141,18 @@ static void put_own(struct out *o, const struct report_frame *f, unsigned column
 
 	out_name_fit(o, file, place - (size_t)(file - f->text), columns, OUT_LAST);
 	used = out_columns(o, from);
-	if (place + 1 < f->bytes && used + 8 <= columns) {
+	if (place + 1 >= f->bytes)
+		return;
+	const char *name = f->text + place + 1;
+	size_t bytes = f->bytes - place - 1;
+	const char *dot = last_of(name, bytes, '.');
+	if (used + 4 + bytes > columns && dot) { /* step, of Trainer.step */
+		bytes -= (size_t)(dot + 1 - name);
+		name = dot + 1;
+	}
+	if (used + 4 + bytes <= columns) {
 		out_string(o, " in ");
-		out_name_fit(o, f->text + place + 1, f->bytes - place - 1, columns - used - 4, OUT_LAST);
+		out_name(o, name, bytes);
 	}
 }
 

@@ -44,19 +44,6 @@ unsigned report_members(const struct judge_world *w, const uint64_t key[2],
 
 /* ---- what the main thread does ---- */
 
-static bool kept_from_outside(struct out *o, const struct judge_process *p)
-{
-	const char *why = p->life == LIFE_TRACED ? "in a debugger"
-					  : p->life == LIFE_DISK ? "in a wait for a disk"
-					  : p->children          ? "waits for a child process"
-					  : p->locked            ? "waits for a lock"
-											 : NULL;
-
-	if (why)
-		out_string(o, why);
-	return why != NULL;
-}
-
 static void doing(struct out *o, const struct report *r, const struct judge_member *m, unsigned columns)
 {
 	const struct judge_process *p = report_process(r->world, m);
@@ -68,8 +55,9 @@ static void doing(struct out *o, const struct report *r, const struct judge_memb
 			report_end_of(o, p);
 		else
 			out_string(o, "stopped");
-		out_string(o, ", ");
+		out_string(o, " ");
 		out_age_short(o, report_ago(r->world, p->life_since));
+		out_string(o, " ago");
 		return;
 	}
 	if (report_own_frame(o, report_dump_thread(r, p->page, p->page->pid), columns))
@@ -80,14 +68,15 @@ static void doing(struct out *o, const struct report *r, const struct judge_memb
 		out_age_short(o, report_ago(r->world, since));
 		return;
 	}
-	unsigned from = o->used;
-	if (kept_from_outside(o, p) || !op)
-		return;
-	out_string(o, "past ");
-	if (!report_own_frame(o, report_site(p->page, op->site), columns > 13 ? columns - 5 : 8)) {
-		o->used = from;
-		o->text[from] = '\0';
+	const char *why = report_reason(r->world, p);
+	struct report_lines site = report_site(p->page, op ? op->site : 0);
+	if (site.at < site.end && (!why || *why == 'c' || *why == 'r')) {
+		out_string(o, "past ");
+		if (report_own_frame(o, site, columns > 13 ? columns - 5 : 8))
+			return;
+		out_begin(o, o->text, o->size);
 	}
+	out_string(o, why ? why : "");
 }
 
 void report_doing(struct out *o, const struct report *r, const struct judge_member *m, unsigned columns)

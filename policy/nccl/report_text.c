@@ -3,6 +3,8 @@
 #include "report_stacks.h"
 #include "report_table.h"
 
+#include <string.h>
+
 #define OWN_FRAMES 12 /* of a stack in the log */
 
 /* ---- operations ---- */
@@ -84,9 +86,9 @@ static void put_site(struct out *o, const struct report *r, const struct report_
 	if (!pick->op)
 		return;
 	l = report_site(report_process(r->world, pick->m)->page, pick->op->site);
-	out_string(o, "  where it called ");
+	out_string(o, report_stage(pick->m, pick->op) == STAGE_DONE ? "  its last call, " : "  where it called ");
 	report_call(o, pick->op);
-	out_string(o, l.at < l.end ? ":\n" : ": not known\n");
+	out_string(o, l.at < l.end ? ", innermost first:\n" : ": not known from where\n");
 	while (n++ < REPORT_FRAMES && report_next_frame(&l, &f))
 		put_frame(o, &f, "    ");
 }
@@ -97,17 +99,14 @@ static void put_dump(struct out *o, const struct report *r, const struct judge_p
 	struct report_frame f;
 	unsigned n = 0;
 
-	if (l.at == l.end) {
+	if (l.at >= l.end) {
 		out_string(o, p->life == LIFE_DEAD ? "" : "  where it is now: it has not said\n");
 		return;
 	}
-	out_string(o, "  where it is now");
-	if (p->page->dump.made) {
-		out_string(o, ", ");
-		out_age(o, report_ago(r->world, p->page->dump.made));
-		out_string(o, p->page->dump.made > r->world->now ? " after the verdict" : " before");
-	}
-	out_string(o, ":\n");
+	uint64_t made = p->page->dump.made, now = r->world->now;
+	out_string(o, made > now ? "  where it was, innermost first, " : "  where it is, innermost first; ");
+	out_age(o, made > now ? made - now : now - made);
+	out_string(o, made > now ? " after the verdict:\n" : " ago:\n");
 	while (n++ < REPORT_FRAMES && report_next_frame(&l, &f))
 		if (f.kind == FRAME_THREAD) {
 			out_format(o, "    thread %u%s ", f.thread, f.thread == p->page->pid ? ", the main one," : "");
@@ -118,7 +117,37 @@ static void put_dump(struct out *o, const struct report *r, const struct judge_p
 		}
 }
 
-static void put_process(struct out *o, const struct report *r, const struct report_pick *pick, bool culprit)
+/* Of the stacks in `l` only the frames count, not the numbers of threads. */
+static bool same_frames(struct report_lines a, struct report_lines b)
+{
+	struct report_frame f, g;
+
+	for (;;) {
+		bool more = report_next_frame(&a, &f), other = report_next_frame(&b, &g);
+		if (!more || !other)
+			return more == other;
+		if (f.kind != g.kind ||
+			(f.kind != FRAME_THREAD && (f.bytes != g.bytes || memcmp(f.text, g.text, f.bytes))))
+			return false;
+	}
+}
+
+/* One that was shown before, and stands just so; NULL: none. */
+static const struct report_pick *twin(const struct report *r, const struct report_pick *pick, unsigned i)
+{
+	const struct flight_page *page = report_process(r->world, pick[i].m)->page;
+
+	for (unsigned k = 0; k < i && pick[i].op; k++) {
+		const struct flight_page *other = report_process(r->world, pick[k].m)->page;
+		if (pick[k].op && same_frames(report_dump(r, page), report_dump(r, other)) &&
+			same_frames(report_site(page, pick[i].op->site), report_site(other, pick[k].op->site)))
+			return &pick[k];
+	}
+	return NULL;
+}
+
+static void put_process(struct out *o, const struct report *r, const struct report_pick *pick,
+						const struct report_pick *like, bool culprit)
 {
 	const struct judge_process *p = report_process(r->world, pick->m);
 
@@ -127,8 +156,12 @@ static void put_process(struct out *o, const struct report *r, const struct repo
 	out_string(o, culprit ? ", the culprit: " : ": ");
 	out_name_fit(o, p->page->command, sizeof(p->page->command), 160, OUT_FIRST);
 	out_string(o, "\n");
-	put_site(o, r, pick);
-	put_dump(o, r, p);
+	if (like) {
+		out_format(o, "  it stands where rank %d does\n", like->m->rank);
+	} else {
+		put_site(o, r, pick);
+		put_dump(o, r, p);
+	}
 	put_operations(o, r, pick->m);
 }
 
@@ -160,7 +193,8 @@ void report_as_text(struct out *o, const struct report *r, const char *line)
 		report_table(o, r, comm[i]->key);
 	}
 	for (unsigned i = 0; i < picks; i++)
-		put_process(o, r, &pick[i], pick[i].m == report_member(r->world, r->finding->member));
+		put_process(o, r, &pick[i], twin(r, pick, i),
+					pick[i].m == report_member(r->world, r->finding->member));
 	if (o->cut)
 		o->text[o->used - 1] = '\n';
 }

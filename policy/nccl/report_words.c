@@ -100,7 +100,7 @@ void report_call_whole(struct out *o, const struct flight_op *op)
 void report_comm_name(struct out *o, const struct judge_member *m)
 {
 	if (!m->name || !m->name[0]) {
-		out_format(o, "%08x", (unsigned)(m->key[0] ^ m->key[1]));
+		out_format(o, "communicator %08x", (unsigned)(m->key[0] ^ m->key[1]));
 		return;
 	}
 	out_string(o, "\"");
@@ -110,7 +110,8 @@ void report_comm_name(struct out *o, const struct judge_member *m)
 
 void report_comm(struct out *o, const struct judge_member *m)
 {
-	out_string(o, "communicator ");
+	if (m->name && m->name[0])
+		out_string(o, "communicator ");
 	report_comm_name(o, m);
 	if (m->ranks > 0)
 		out_format(o, " (%d rank%s)", m->ranks, m->ranks == 1 ? "" : "s");
@@ -170,7 +171,26 @@ void report_ranks(struct out *o, int32_t *rank, unsigned count)
 	}
 }
 
-/* ---- ends ---- */
+/* ---- processes ---- */
+
+const char *report_reason(const struct judge_world *w, const struct judge_process *p)
+{
+	static const uint64_t lately = 3000000000u;
+
+	if (p->life == LIFE_TRACED)
+		return "is in a debugger";
+	if (p->life == LIFE_DISK)
+		return "waits for a disk or a file server";
+	if (p->children)
+		return "waits for a child process";
+	if (p->locked)
+		return "waits for a lock";
+	if (p->cpu_changed && report_ago(w, p->cpu_changed) < lately)
+		return "computes";
+	if (p->io_changed && report_ago(w, p->io_changed) < lately)
+		return "reads or writes";
+	return NULL;
+}
 
 const char *report_signal(int number, char buf[24])
 {
@@ -195,7 +215,7 @@ void report_end_of(struct out *o, const struct judge_process *p)
 	char buf[24];
 
 	if (p->exit_signal > 0)
-		out_format(o, "was killed by %s", report_signal(p->exit_signal, buf));
+		out_format(o, "killed by %s", report_signal(p->exit_signal, buf));
 	else if (p->exit_signal == 0 || atomic_load_explicit(&p->page->leaving, memory_order_relaxed))
 		out_string(o, "exited");
 	else
