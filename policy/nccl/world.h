@@ -22,8 +22,9 @@
 struct world_place {
 	uint32_t life, state;
 	uint64_t key[2];
-	int32_t rank, ranks;
+	int32_t rank, ranks, device;
 	uint32_t number, parent, nonblocking, verdict;
+	char name[48]; /* of another process: not to be trusted but for its end */
 	uint64_t made, issued, sequence, started, done, changed, best_rate;
 	uint64_t stuck; /* since when an operation has been open while `done` stands still; 0: none is */
 };
@@ -52,6 +53,7 @@ struct world {
 	bool changed;                  /* communicators have come or gone since `joined` was told */
 	bool all;                      /* every file counts, not only those that are joined */
 	bool dead;                     /* files of a job that has ended */
+	bool whole;                    /* for tables: also communicators in which nothing is stuck */
 	unsigned stuck;                /* communicators in which something is stuck, of those that count */
 	uint64_t stuck_new, stuck_old; /* when the last and the first of these became so */
 	struct judge_world judge;

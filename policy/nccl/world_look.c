@@ -99,6 +99,8 @@ static void add_member(struct world *w, uint32_t process, unsigned k)
 		.nonblocking = p->nonblocking,
 		.parent = p->parent,
 		.number = p->number,
+		.device = p->device,
+		.name = p->name,
 		.op = op,
 	};
 	w->judge.members++;
@@ -125,9 +127,17 @@ static bool is_there(const struct world *w, const struct world_place *of)
 
 static bool wants(const struct world *w, const struct world_place *p, uint64_t now)
 {
+	if (w->whole)
+		return p->state != FLIGHT_FREE;
 	if (w->dead)
 		return (p->state == FLIGHT_LIVE || p->state == FLIGHT_MAKING) && p->issued > p->done;
 	return p->stuck && p->stuck < now;
+}
+
+/* Of two that are wanted: the one that is stuck, and for longer. */
+static bool rather(const struct world_place *a, const struct world_place *b)
+{
+	return a->stuck && (!b->stuck || a->stuck < b->stuck);
 }
 
 /* Those that are stuck for longest, while there is room. */
@@ -139,7 +149,7 @@ static const struct world_place *next_comm(const struct world *w, uint64_t now)
 		unsigned i = w->file_of[n];
 		for (unsigned k = 0; k < w->file[i].places; k++) {
 			const struct world_place *p = &w->place[i][k];
-			if (wants(w, p, now) && (!best || p->stuck < best->stuck) && !is_there(w, p))
+			if (wants(w, p, now) && (!best || rather(p, best)) && !is_there(w, p))
 				best = p;
 		}
 	}

@@ -173,6 +173,7 @@ bool world_read_place(struct world_file *f, unsigned place, struct world_place *
 		.key = {c->key[0], c->key[1]},
 		.rank = c->rank,
 		.ranks = c->ranks,
+		.device = c->device,
 		.number = c->number,
 		.parent = c->parent,
 		.nonblocking = c->nonblocking,
@@ -185,6 +186,7 @@ bool world_read_place(struct world_file *f, unsigned place, struct world_place *
 		.changed = c->changed,
 		.best_rate = c->best_rate,
 	};
+	memcpy(to->name, c->name, sizeof(to->name) - 1);
 	return true;
 }
 
