@@ -204,6 +204,7 @@ static void read_file(struct world *w, unsigned i, uint64_t now, bool others)
 	if (!f->read || ticks != w->page[i].start_ticks) {
 		f->near = f->pid_ns == w->pid_ns;
 		proc_start(&f->proc, f->pid, w->page[i].start_ticks, now);
+		f->asks = w->page[i].asks;
 		f->read = true;
 		w->changed = true;
 	}

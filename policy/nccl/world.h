@@ -42,6 +42,7 @@ struct world_file {
 	bool joined; /* shares communicators, be it through others, with this process */
 	bool near;   /* in this pid namespace: the system can be asked about it */
 	struct proc proc;
+	uint32_t asks; /* of its requests for stacks, the last that the watch has answered */
 };
 
 struct world {
