@@ -207,18 +207,20 @@ static void drop(void)
 
 static bool copy(void)
 {
-	int fd;
+	int fd = -1;
 	bool ok;
 
-	if (!there)
-		make();
-	if (!there)
-		return false;
-	fd = open_own();
-	if (fd < 0) {
-		drop();
-		return false;
+	for (unsigned tries = 0; fd < 0 && tries < 2; tries++) {
+		if (!there)
+			make();
+		if (!there)
+			return false;
+		fd = open_own();
+		if (fd < 0)
+			drop();
 	}
+	if (fd < 0)
+		return false;
 	grow(fd);
 	ok = whole = file_copy_write(fd, comms_there);
 	close(fd);

@@ -369,12 +369,11 @@ static void end_recorded(const struct flight_ticket *t, int result)
 		refuse(t, now);
 		return;
 	}
-	/* What stands in a group has come back when the group's end has. */
-	if (t->op->flags & FLIGHT_CAPTURED)
-		comms_over(t->comm, t->op, now);
-	else if (t->op->flags & FLIGHT_GROUPED)
-		return;
-	else if (is_management((enum flight_function)t->op->function) && result == NCCL_SUCCESS)
+	/* In a group nothing is begun yet. */
+	bool over =
+		(t->op->flags & FLIGHT_CAPTURED) || (is_management((enum flight_function)t->op->function) &&
+											 result == NCCL_SUCCESS && !(t->op->flags & FLIGHT_GROUPED));
+	if (over)
 		comms_over(t->comm, t->op, now);
 	else
 		atomic_store_explicit(&t->op->returned, now, memory_order_relaxed);

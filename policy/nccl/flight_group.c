@@ -40,6 +40,7 @@ struct flight_group {
 	uint32_t count;
 	unsigned entries, making;
 	const void *caller; /* of its end */
+	bool waits;         /* its thread is shown to wait for NCCL */
 	struct entry entry[ENTRIES];
 	struct making made[MAKING];
 };
@@ -72,6 +73,7 @@ static struct flight_group *take(void)
 		if (atomic_compare_exchange_strong_explicit(&groups[i].taken, &none, 1, memory_order_acquire,
 													memory_order_relaxed)) {
 			groups[i].entries = groups[i].making = groups[i].count = 0;
+			groups[i].waits = false;
 			groups[i].number = atomic_fetch_add_explicit(&numbers, 1, memory_order_relaxed) + 1;
 			return &groups[i];
 		}
@@ -162,12 +164,6 @@ static void be_blind(const struct entry *e, struct flight_op *op, uint64_t now)
 	flight_change(e->comm, op->index, FLIGHT_BLIND, 0);
 }
 
-static void be_back(const struct entry *e, struct flight_op *op, uint64_t now)
-{
-	(void)e;
-	atomic_store_explicit(&op->returned, now, memory_order_relaxed);
-}
-
 static void be_refused(const struct entry *e, struct flight_op *op, uint64_t now)
 {
 	flight_change(e->comm, op->index, FLIGHT_FAILED, op->launch);
@@ -200,6 +196,7 @@ void flight_group_end_begin(const void *caller)
 	for (unsigned i = 0; caller && i < group->entries; i++)
 		if (group->entry[i].on_gpu)
 			launch(group, &group->entry[i]);
+	group->waits = progress_wait_begin(FLIGHT_WAIT_NCCL);
 	guard_leave();
 	errno = saved;
 }
@@ -215,7 +212,8 @@ static void finish(struct flight_group *group, int result)
 		struct entry *e = &group->entry[i];
 		if (e->launch)
 			progress_after(e->launch, e->last);
-		walk(group, e, good ? be_back : be_refused, now);
+		if (!good)
+			walk(group, e, be_refused, now);
 		if (!e->on_gpu && good && !is_gone(e)) {
 			atomic_store_explicit(&comms_private(e->comm)->unsettled, e->last, memory_order_relaxed);
 			if (result == NCCL_SUCCESS)
@@ -239,6 +237,8 @@ void flight_group_end(int result)
 	if (!group)
 		return;
 	guard_enter();
+	progress_wait_end(group->waits);
+	group->waits = false;
 	/* A child of fork() has the list, not the record. */
 	if (flight_page())
 		finish(group, result);
