@@ -13,12 +13,13 @@
 #define STEPS 96 /* frames looked at, skipped ones included */
 #define FRAME_BYTES 128
 #define CODE_BYTES 256
-#define TYPE_OFF 8    /* PyObject.ob_type */
-#define SIZE_OFF 16   /* PyVarObject.ob_size */
-#define UNIT 2        /* bytes of an instruction */
-#define TAGS 7u       /* low bits of a reference that are none of the address (3.14: _PyStackRef) */
-#define SHOWN 100     /* bytes of a file's name */
-#define NAME_SHOWN 80 /* characters of a function's */
+#define TYPE_OFF 8            /* PyObject.ob_type */
+#define SIZE_OFF 16           /* PyVarObject.ob_size */
+#define UNIT 2                /* bytes of an instruction */
+#define MOST_UNITS (1u << 28) /* of a function; longer ones are nonsense */
+#define TAGS 7u               /* low bits of a reference that are none of the address (3.14: _PyStackRef) */
+#define SHOWN 100             /* bytes of a file's name */
+#define NAME_SHOWN 80         /* characters of a function's */
 
 static uintptr_t word_at(const unsigned char *in, unsigned offset)
 {
@@ -48,11 +49,11 @@ static long place_of(const struct python_layout *l, const unsigned char *frame, 
 	if (l->place == PLACE_WORD)
 		return int_at(frame, l->frame_place) < 0 ? -1 : int_at(frame, l->frame_place) * (long)UNIT;
 	uintptr_t at = word_at(frame, l->frame_place), start = code_at + l->code_start;
-	long bytes = (long)word_at(code, SIZE_OFF) * UNIT;
+	uintptr_t units = word_at(code, SIZE_OFF);
 	/* _PyCodeObject._co_firsttraceable, two words before the instructions in all these versions. */
 	long first = (long)int_at(code, l->code_start - 2u * sizeof(void *)) * UNIT;
 	long place = (long)(at - start);
-	if (bytes < 0 || place >= bytes || place < -(long)UNIT)
+	if (units > MOST_UNITS || place >= (long)units * UNIT || place < -(long)UNIT)
 		return -1;
 	bool generator = frame[l->frame_owner] == 1;
 	return place < first && !generator ? -2 : place;

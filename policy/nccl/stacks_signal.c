@@ -144,6 +144,8 @@ void stacks_signal_settle(void)
 	in_use = 0;
 }
 
+static const char deaf[] = "it blocks signals", busy[] = "an earlier question was not answered";
+
 /* NULL: the thread can be asked. */
 static const char *why_not(uint32_t thread, int sig)
 {
@@ -165,7 +167,7 @@ static const char *why_not(uint32_t thread, int sig)
 	if (state[8] == 'D')
 		return "it is in an uninterruptible wait";
 	if (strtoull(blocked + 9, NULL, 16) >> (sig - 1) & 1)
-		return "it blocks signals";
+		return deaf;
 	return NULL;
 }
 
@@ -212,7 +214,7 @@ static const char *ask(uint32_t thread, unsigned i, bool python, int sig)
 	if (!sig)
 		return "no real-time signal is free";
 	if (atomic_load(&p->state) != IDLE)
-		return "an earlier question was not answered";
+		return busy;
 	const char *why = why_not(thread, sig);
 	if (why)
 		return why;
@@ -224,11 +226,27 @@ static const char *ask(uint32_t thread, unsigned i, bool python, int sig)
 	return "it cannot be asked";
 }
 
+/* A thread also blocks signals while it starts another, and at the end of our handler: asked again for a while. */
+static void ask_again(const uint32_t *thread, unsigned count, bool python, int sig, uint64_t until,
+					  struct stacks_reply *reply)
+{
+	for (bool again = true; again && now_ns() < until;) {
+		again = false;
+		for (unsigned i = 0; i < count; i++)
+			if (reply[i].why == deaf || reply[i].why == busy) {
+				reply[i].why = ask(thread[i], i, python, sig);
+				again = again || reply[i].why;
+			}
+		if (again)
+			usleep(2000);
+	}
+}
+
 void stacks_signal_ask(const uint32_t *thread, unsigned count, bool python, unsigned ms,
 					   struct stacks_reply *reply)
 {
 	void *frame[1];
-	uint64_t until = now_ns() + ms * UINT64_C(1000000);
+	uint64_t since = now_ns(), until = since + ms * UINT64_C(1000000);
 	unwind_stack(frame, 1); /* libunwind is loaded here, not in the handler */
 	int sig = install();
 	request = request % 0x7fffff + 1;
@@ -236,6 +254,7 @@ void stacks_signal_ask(const uint32_t *thread, unsigned count, bool python, unsi
 		count = SIGNAL_THREADS;
 	for (unsigned i = 0; i < count; i++)
 		reply[i] = (struct stacks_reply){.why = ask(thread[i], i, python, sig)};
+	ask_again(thread, count, python, sig, since + (until - since) / 2, reply);
 	for (unsigned i = 0; i < count; i++) {
 		if (reply[i].why)
 			continue;
