@@ -13,7 +13,7 @@
 #include "sampler.h"
 #include "waits.h"
 
-enum { NOT_STARTED, FOLLOWING, OFF };
+enum { NOT_STARTED, STARTING, FOLLOWING, OFF };
 
 static _Atomic int state; /* relaxed: a launch more or less does not matter */
 /* The driver can begin captures that we do not see, so the stream is asked each time. Set before FOLLOWING. */
@@ -28,18 +28,34 @@ static bool driver_suffices(void)
 		   REAL_HAS(cuStreamIsCapturing);
 }
 
+/* NCCL may be what calls cuInit, in the course of making the first communicator: then the first launch comes here again. */
+static bool try_start(void)
+{
+	int none = NOT_STARTED, starting = STARTING;
+
+	if (!life_cuda() || !atomic_compare_exchange_strong(&state, &none, STARTING))
+		return false;
+	if (!driver_suffices() || !sampler_start()) {
+		log_once(LOG_INFO,
+				 "nccl: no thread to ask the driver, or an old driver; how far the GPU gets is not followed");
+		return false;
+	}
+	hidden_captures = REAL_HAS(cuStreamBeginRecaptureToGraph) || REAL_HAS(cuStreamBeginCaptureToCig);
+	/* Unless the process is exiting. */
+	return atomic_compare_exchange_strong(&state, &starting, FOLLOWING);
+}
+
 void progress_start(void)
 {
-	int none = NOT_STARTED;
-
 	waits_start();
-	if (!driver_suffices() || !atomic_compare_exchange_strong(&state, &none, OFF))
-		return;
-	hidden_captures = REAL_HAS(cuStreamBeginRecaptureToGraph) || REAL_HAS(cuStreamBeginCaptureToCig);
-	if (sampler_start())
-		atomic_store_explicit(&state, FOLLOWING, memory_order_release);
-	else
-		log_once(LOG_INFO, "nccl: no thread to follow collectives on the GPU; their times are not known");
+	try_start();
+}
+
+static bool follows(void)
+{
+	int now = atomic_load_explicit(&state, memory_order_acquire);
+
+	return __builtin_expect(now == FOLLOWING, 1) || (now == NOT_STARTED && try_start());
 }
 
 /* An event in a capture would become part of the graph, and asking for it would break the capture. */
@@ -53,7 +69,7 @@ uint32_t progress_before(struct flight_comm *comm, void *handle)
 	CUstream stream = handle;
 	struct launch *l;
 
-	if (atomic_load_explicit(&state, memory_order_acquire) != FOLLOWING || !life_cuda())
+	if (!follows())
 		return 0;
 	/* Its launches happen on a thread of NCCL's, later. */
 	if (comm->nonblocking || captures(stream))
