@@ -54,6 +54,24 @@ const struct command commands[] = {
 		"export a window then. A timeline that is still being recorded is written as far as it is.\n",
 	},
 	{
+		"nccl",
+		cmd_nccl,
+		"nccl [PID|DIR] [--watch] [--json]",
+		"show where the ranks of a job stand in their collectives, and who holds up the others",
+		"  --watch          again every second, until Ctrl-C\n"
+		"  --json           one JSON object, for programs; with --watch one a second\n"
+		"\n"
+		"PID is any of the job's ranks, or a process that has started them (torchrun). The record of a\n"
+		"rank that was killed can be read for some minutes, or later from a folder DIR that the files\n"
+		"/dev/shm/turbo-UID-PID.flight were copied to. Of a DIR with reports of the watchdog\n"
+		"(TURBO_NCCL_DIR) the last is printed. Without either: all jobs of yours on this machine.\n"
+		"\n"
+		"Each communicator is a block: its verdict, if there is any, and a line a rank. CALL is the\n"
+		"oldest call that is not done, else the last; +N stands for N more behind it. CALLED, STARTED\n"
+		"and DONE say how long ago that was; `past' names the line of the call that a rank made last.\n"
+		"Status 1 says that there is no such job.\n",
+	},
+	{
 		"record",
 		cmd_record,
 		"record PID... [-d SECONDS] [-o DIR] [--launch]",

@@ -43,6 +43,7 @@ int finish_output(const char *name);
 int cmd_run(int argc, char **argv);
 int cmd_options(int argc, char **argv);
 int cmd_export(int argc, char **argv);
+int cmd_nccl(int argc, char **argv);
 int cmd_record(int argc, char **argv);
 int cmd_replay(int argc, char **argv);
 int cmd_report(int argc, char **argv);
