@@ -54,6 +54,8 @@ int32_t report_job_rank(const struct judge_world *w, const struct judge_member *
 void report_ranks(struct out *o, int32_t *rank, unsigned count);
 /* What keeps a process that lives, as the operating system shows it: `waits for a lock`, `computes`; NULL: nothing
  * shows. */
+#define REPORT_COMPUTES "computes"
+#define REPORT_READS "reads or writes"
 const char *report_reason(const struct judge_world *w, const struct judge_process *p);
 /* `killed by SIGKILL`, `exited`, `died`. */
 void report_end_of(struct out *o, const struct judge_process *p);

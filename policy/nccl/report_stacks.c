@@ -161,17 +161,22 @@ bool report_own_frame(struct out *o, struct report_lines l, unsigned columns)
 	struct report_frame f, first = {.kind = FRAME_OTHER};
 
 	while (report_next_frame(&l, &f)) {
+		if (f.kind == FRAME_NATIVE && first.kind == FRAME_OTHER)
+			first = f;
 		if (f.kind != FRAME_PYTHON)
 			continue;
 		if (!installed(&f)) {
 			put_own(o, &f, columns);
 			return true;
 		}
-		if (first.kind == FRAME_OTHER)
+		if (first.kind != FRAME_PYTHON)
 			first = f;
 	}
 	if (first.kind == FRAME_OTHER)
 		return false;
-	put_own(o, &first, columns);
+	if (first.kind == FRAME_PYTHON)
+		put_own(o, &first, columns);
+	else
+		out_name_fit(o, first.text, first.bytes, columns, OUT_FIRST);
 	return true;
 }

@@ -35,7 +35,8 @@ struct report_lines report_dump_thread(const struct report *r, const struct flig
 
 /*
  * The innermost Python frame that is not of an installed package, if any, or else the innermost one:
- * `train.py:88 in step`, in at most `columns`. false: there is none, and nothing was put.
+ * `train.py:88 in step`; without Python the innermost native one; in at most `columns`. false: there is none, and
+ * nothing was put.
  */
 bool report_own_frame(struct out *o, struct report_lines l, unsigned columns);
 /* `step (/src/train.py:88)`, uncut. */

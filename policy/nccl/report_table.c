@@ -70,13 +70,16 @@ static void doing(struct out *o, const struct report *r, const struct judge_memb
 	}
 	const char *why = report_reason(r->world, p);
 	struct report_lines site = report_site(p->page, op ? op->site : 0);
-	if (site.at < site.end && (!why || *why == 'c' || *why == 'r')) {
+	bool weak = !why || !strcmp(why, REPORT_COMPUTES) || !strcmp(why, REPORT_READS);
+	if (weak && site.at < site.end) {
 		out_string(o, "past ");
 		if (report_own_frame(o, site, columns > 13 ? columns - 5 : 8))
 			return;
 		out_begin(o, o->text, o->size);
 	}
-	out_string(o, why ? why : "");
+	/* What a process does while it waits is no news. */
+	if (why && !(weak && report_waits(r->world, m)))
+		out_string(o, why);
 }
 
 void report_doing(struct out *o, const struct report *r, const struct judge_member *m, unsigned columns)
@@ -318,7 +321,7 @@ static void put_missing(struct out *o, const struct table *t)
 	int64_t missing = (int64_t)t->member[0]->ranks - (int64_t)t->members;
 
 	if (missing > 0)
-		out_format(o, "  %d rank%s on other machines, or not seen yet\n", (int)missing,
+		out_format(o, "  %d more rank%s on other machines, ended, or not heard of yet\n", (int)missing,
 				   missing == 1 ? " is" : "s are");
 }
 

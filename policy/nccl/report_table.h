@@ -7,8 +7,8 @@
 #include "report.h"
 #include "report_out.h"
 
-#define REPORT_COLUMNS 100
-#define REPORT_ROWS 16 /* ranks that are shown; the rest are summed up */
+#define REPORT_COLUMNS 98 /* two fewer than a hundred: in the log it stands after two blanks */
+#define REPORT_ROWS 16    /* ranks that are shown; the rest are summed up */
 
 /*
  * A title, a head and the ranks that the world has of the communicator `key`. Those that the finding is about are

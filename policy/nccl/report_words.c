@@ -186,9 +186,9 @@ const char *report_reason(const struct judge_world *w, const struct judge_proces
 	if (p->locked)
 		return "waits for a lock";
 	if (p->cpu_changed && report_ago(w, p->cpu_changed) < lately)
-		return "computes";
+		return REPORT_COMPUTES;
 	if (p->io_changed && report_ago(w, p->io_changed) < lately)
-		return "reads or writes";
+		return REPORT_READS;
 	return NULL;
 }
 

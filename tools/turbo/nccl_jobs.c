@@ -187,33 +187,43 @@ static void measure(struct nccl_job *job, uint64_t now)
 	}
 }
 
-/* What was true from the first measurement on is no sign that it does anything. */
-static void forget_first(struct nccl_job *job, uint64_t first)
+/* What was so at the first measurement has been so for longer: since its watch's last sign of life, where it is dead or
+ * stopped, and else nobody knows. */
+static void mend(struct nccl_job *job, uint64_t first)
 {
 	for (uint32_t i = 0; i < job->look->processes; i++) {
 		struct judge_process *p = &job->world->process[i];
-		if (first && p->cpu_changed == first)
+		struct proc *proc = &job->world->file[job->world->file_of[i]].proc;
+		uint64_t beat = p->page->heartbeat;
+		if (p->cpu_changed == first)
 			p->cpu_changed = 0;
-		if (first && p->io_changed == first)
+		if (p->io_changed == first)
 			p->io_changed = 0;
+		if ((p->life == LIFE_DEAD || p->life == LIFE_STOPPED) && proc->life_since == first && beat &&
+			beat < first)
+			p->life_since = proc->life_since = beat;
 	}
 }
 
 static void look(struct nccl_job *job, uint64_t first)
 {
+	/* Who asks wants to know what it is now, though it may pass. */
+	static const struct judge_limits limits = {
+		.cycle = 3 * SECOND, .transport = 15 * SECOND, .frozen = 5 * SECOND, .said = 2 * SECOND};
 	uint64_t now = clock_ns(CLOCK_MONOTONIC), real = clock_ns(CLOCK_REALTIME);
 	struct world *w = job->world;
 
 	measure(job, now);
 	job->look = world_look(w, job->live ? now : 0);
 	world_texts(w);
-	forget_first(job, first);
+	if (first && job->live)
+		mend(job, first);
 	job->real = real;
 	if (!job->live && job->look->processes) {
 		const struct flight_page *page = job->look->process[0].page;
 		job->real = page->made_real + (job->look->now - page->made);
 	}
-	job->findings = judge_look_all(job->look, NULL, job->found, NCCL_FINDINGS);
+	job->findings = judge_look_all(job->look, &limits, job->found, NCCL_FINDINGS);
 }
 
 bool nccl_jobs_look(struct nccl_jobs *jobs, const char *dir, pid_t pid)
