@@ -108,16 +108,15 @@ static void the_rate_is_never_too_high(void **state)
 {
 	CUstream s = stream_new();
 	(void)state;
-	for (unsigned i = 0; i < 8; i++) {
+	/* Longer than a look's distance: some are seen to begin later than they are seen to end. */
+	for (unsigned i = 0; i < 6; i++) {
 		uint64_t index = issue(COMM, 1000000, 0);
 		uint32_t launch = before(COMM, s);
-		launch_spin(s, 20000);
+		launch_spin(s, 60000);
 		after(launch, index);
 	}
-	EVENTUALLY(COMM->done == 8);
-	assert_true(COMM->best_rate > 0);
-	assert_true(COMM->best_rate <= 50000000); /* a megabyte in 20 ms */
-	assert_true(COMM->best_rate >= 5000000);
+	EVENTUALLY(COMM->done == 6);
+	assert_in_range(COMM->best_rate, 2000000, 1000000000 / 60); /* a megabyte in 60 ms */
 	/* What a group has on several streams counts once. */
 	CUstream other = stream_new();
 	for (unsigned i = 0; i < 4; i++)
