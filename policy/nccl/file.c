@@ -171,13 +171,15 @@ static void make(void)
 static int open_own(void)
 {
 	int fd = open(path, O_RDWR | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK);
+	off_t size = (off_t)(COMMS_OFF + comms_there * sizeof(struct flight_comm));
 	char magic[sizeof(page->magic)];
 	struct stat st;
 
 	if (fd < 0)
 		return -1;
+	/* Longer, by somebody, or by a reservation that found room for a part: that is not ours. */
 	if (fstat(fd, &st) == 0 && st.st_dev == dev && st.st_ino == ino &&
-		st.st_size == (off_t)(COMMS_OFF + comms_there * sizeof(struct flight_comm)) &&
+		(st.st_size == size || (st.st_size > size && ftruncate(fd, size) == 0)) &&
 		pread(fd, magic, sizeof(magic), 0) == sizeof(magic) &&
 		(!whole || memcmp(magic, FLIGHT_MAGIC, sizeof(magic)) == 0))
 		return fd;
