@@ -116,7 +116,7 @@ static void add_frames(const struct python *p, void *state, struct lines *out)
 
 static void ask_states(const struct python *p)
 {
-	unsigned at = thread_offset(p), tid_at = tid_offset(python_job_caller(), python_job_caller_tid());
+	unsigned at = thread_offset(p), tid_at = tid_offset(python_asking.caller, python_asking.caller_tid);
 	struct lines out;
 	lines_begin(&out, ask.out.text, sizeof(ask.out.text));
 	ask.out.count = 0;
@@ -140,14 +140,22 @@ static void ask_states(const struct python *p)
 const struct python_stacks *python_ask(const struct python *p, const uint32_t *threads, unsigned count,
 									   unsigned ms)
 {
-	if (p->free_threaded || !python_gil_free())
+	if (p->free_threaded || !python_job_free(&python_asking))
 		return NULL;
 	ask.threads = count < PYTHON_STACKS ? count : PYTHON_STACKS;
 	memcpy(ask.thread, threads, ask.threads * sizeof(*threads));
-	return python_with_gil(p, ask_states, ms) ? &ask.out : NULL;
+	return python_with_gil(&python_asking, p, ask_states, ms) ? &ask.out : NULL;
 }
 
 /* ---- the self-test ---- */
+
+enum verdict { UNTESTED, AGREES, DIFFERS };
+static int verdict; /* release when AGREES */
+
+bool python_readable(const struct python *p)
+{
+	return p->layout_known && __atomic_load_n(&verdict, __ATOMIC_ACQUIRE) == AGREES;
+}
 
 /* What came of it; logged when the GIL has been given back. */
 static struct {
@@ -190,20 +198,28 @@ static void compare(const struct python *p, void *state)
 
 static void test(const struct python *p)
 {
+	memset(&result, 0, sizeof(result));
 	void *state = p->api.first_state(p->api.main_interpreter());
 	for (unsigned i = 0; state && i < TEST_STATES && !result.differs; i++, state = p->api.next_state(state))
 		compare(p, state);
+	if (result.differs || result.compared)
+		__atomic_store_n(&verdict, result.differs ? DIFFERS : AGREES, __ATOMIC_RELEASE);
 }
 
-void python_self_test(const struct python *p, unsigned ms)
+bool python_self_test(const struct python *p, unsigned ms)
 {
-	if (!p->layout_known || python_tested() || !python_gil_free())
-		return;
-	memset(&result, 0, sizeof(result));
-	if (!python_with_gil(p, test, ms) || (!result.compared && !result.differs))
-		return;
-	python_set_tested(!result.differs);
-	if (result.differs)
+	static bool said;
+	if (!p->layout_known)
+		return false;
+	if (python_job_free(&python_testing) && !__atomic_load_n(&verdict, __ATOMIC_RELAXED))
+		python_with_gil(&python_testing, p, test, ms);
+	if (!python_job_free(&python_testing))
+		return true;
+	int seen = __atomic_load_n(&verdict, __ATOMIC_ACQUIRE);
+	if (seen == DIFFERS && !said) {
+		said = true;
 		log_info("Python's frames are not read without its lock: it says \"%s\", they look like \"%s\"",
 				 result.theirs, result.ours);
+	}
+	return seen != UNTESTED;
 }

@@ -1,8 +1,8 @@
 /*
  * python_gil.c - the disposable thread, and the interpreter's own answers.
  *
- * There is one job at a time, in static memory: a thread that is left behind finds ABANDONED when it wakes, gives
- * the GIL back and ends; until then nobody starts another. At the interpreter's exit it never wakes, or is ended
+ * There is one job of a kind at a time, in static memory: a thread that is left behind finds ABANDONED when it wakes,
+ * gives the GIL back and ends; until then nobody starts another. At the interpreter's exit it never wakes, or is ended
  * inside PyGILState_Ensure(), where it holds nothing.
  */
 #include "python_gil.h"
@@ -10,76 +10,61 @@
 #include <linux/futex.h>
 #include <pthread.h>
 #include <stdatomic.h>
-#include <string.h>
 #include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
 
 #include "guard.h"
-#include "log.h"
-#include "peek.h"
 #include "thread.h"
 
-/* Who stores: the caller FREE -> WAITING, and ABANDONED at its deadline; the thread WAITING -> RUNNING -> DONE, and
- * FREE when it finds itself abandoned; the caller DONE -> FREE. */
+/* Who stores: the caller FREE -> WAITING, and ABANDONED at its deadline unless the work may be done late; the thread
+ * WAITING -> RUNNING -> DONE, and FREE when it finds itself abandoned; the caller DONE -> FREE. */
 enum { FREE, WAITING, RUNNING, DONE, ABANDONED };
-static struct {
-	int state;
-	void (*work)(const struct python *);
-	pthread_t caller;
-	pid_t caller_tid;
-} job;
+struct python_job python_asking = {0}, python_testing = {.late = true};
 
-enum verdict { UNTESTED, AGREES, DIFFERS };
-static int verdict; /* release when AGREES */
-
-bool python_readable(const struct python *p)
+static bool move(struct python_job *job, int from, int to)
 {
-	return p->layout_known && __atomic_load_n(&verdict, __ATOMIC_ACQUIRE) == AGREES;
+	return __atomic_compare_exchange_n(&job->state, &from, to, false, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE);
 }
 
-static bool move(int from, int to)
+static void wake(struct python_job *job)
 {
-	return __atomic_compare_exchange_n(&job.state, &from, to, false, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE);
-}
-
-static void wake(void)
-{
-	syscall(SYS_futex, &job.state, FUTEX_WAKE_PRIVATE, 1, NULL, NULL, 0);
+	syscall(SYS_futex, &job->state, FUTEX_WAKE_PRIVATE, 1, NULL, NULL, 0);
 }
 
 /* Also when the interpreter ends the thread while it waits for the GIL. */
 static void left(void *arg)
 {
-	(void)arg;
-	__atomic_store_n(&job.state, FREE, __ATOMIC_RELEASE);
-	wake();
+	struct python_job *job = arg;
+	__atomic_store_n(&job->state, FREE, __ATOMIC_RELEASE);
+	wake(job);
 }
 
 static void *run(void *arg)
 {
-	const struct python *p = arg;
+	struct python_job *job = arg;
+	const struct python *p = job->python;
 	guard_enter();
 	if (!python_alive(p)) {
-		left(NULL);
+		left(job);
 		return NULL;
 	}
 	int held;
-	pthread_cleanup_push(left, NULL);
+	pthread_cleanup_push(left, job);
 	held = p->api.ensure();
 	pthread_cleanup_pop(0);
-	bool mine = move(WAITING, RUNNING);
+	bool mine = move(job, WAITING, RUNNING);
 	if (mine) {
 		bool collecting = p->api.gc_disable && p->api.gc_enable && p->api.gc_disable();
-		job.work(p);
+		job->work(p);
 		if (collecting)
 			p->api.gc_enable();
 	}
 	p->api.release(held);
-	if (mine && move(RUNNING, DONE))
-		wake();
+	if (mine && move(job, RUNNING, DONE))
+		wake(job);
 	else
-		left(NULL);
+		left(job);
 	return NULL;
 }
 
@@ -90,58 +75,46 @@ static uint64_t now_ns(void)
 	return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
 }
 
-bool python_with_gil(const struct python *p, void (*work)(const struct python *), unsigned ms)
+/* True: the work is done. */
+static bool wait_for(struct python_job *job, uint64_t until)
 {
-	uint64_t until = now_ns() + ms * UINT64_C(1000000);
-	if (!python_alive(p) || !move(FREE, WAITING))
-		return false;
-	job.work = work;
-	job.caller = pthread_self();
-	job.caller_tid = gettid();
-	if (!thread_start("turbo-python", run, (void *)p)) {
-		move(WAITING, FREE);
-		return false;
-	}
 	for (;;) {
-		int seen = __atomic_load_n(&job.state, __ATOMIC_ACQUIRE);
+		int seen = __atomic_load_n(&job->state, __ATOMIC_ACQUIRE);
 		uint64_t now = now_ns();
 		if (seen == DONE)
-			return move(DONE, FREE);
+			return move(job, DONE, FREE);
 		if (seen == FREE)
 			return false;
 		if (now >= until) {
-			if (move(seen, ABANDONED))
+			if (job->late || move(job, seen, ABANDONED))
 				return false;
 			continue;
 		}
 		struct timespec rest = {(time_t)((until - now) / 1000000000u), (long)((until - now) % 1000000000u)};
-		syscall(SYS_futex, &job.state, FUTEX_WAIT_PRIVATE, seen, &rest, NULL, 0);
+		syscall(SYS_futex, &job->state, FUTEX_WAIT_PRIVATE, seen, &rest, NULL, 0);
 	}
 }
 
-bool python_gil_free(void)
+bool python_with_gil(struct python_job *job, const struct python *p, void (*work)(const struct python *),
+					 unsigned ms)
 {
-	return __atomic_load_n(&job.state, __ATOMIC_ACQUIRE) == FREE;
+	uint64_t until = now_ns() + ms * UINT64_C(1000000);
+	if (!python_alive(p) || !move(job, FREE, WAITING))
+		return false;
+	job->python = p;
+	job->work = work;
+	job->caller = pthread_self();
+	job->caller_tid = gettid();
+	if (!thread_start("turbo-python", run, job)) {
+		move(job, WAITING, FREE);
+		return false;
+	}
+	return wait_for(job, until);
 }
 
-pthread_t python_job_caller(void)
+bool python_job_free(struct python_job *job)
 {
-	return job.caller;
-}
-
-pid_t python_job_caller_tid(void)
-{
-	return job.caller_tid;
-}
-
-bool python_tested(void)
-{
-	return __atomic_load_n(&verdict, __ATOMIC_RELAXED) != UNTESTED;
-}
-
-void python_set_tested(bool agrees)
-{
-	__atomic_store_n(&verdict, agrees ? AGREES : DIFFERS, __ATOMIC_RELEASE);
+	return move(job, DONE, FREE) || __atomic_load_n(&job->state, __ATOMIC_ACQUIRE) == FREE;
 }
 
 /* ---- the tick ---- */
@@ -173,5 +146,6 @@ void python_tick(const struct python *p, _Atomic uint64_t *to)
 void python_gil_fork_child(void)
 {
 	tick_to = NULL;
-	__atomic_store_n(&job.state, FREE, __ATOMIC_RELAXED);
+	__atomic_store_n(&python_asking.state, FREE, __ATOMIC_RELAXED);
+	__atomic_store_n(&python_testing.state, FREE, __ATOMIC_RELAXED);
 }

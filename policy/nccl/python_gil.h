@@ -33,23 +33,32 @@ struct python_stacks {
 const struct python_stacks *python_ask(const struct python *p, const uint32_t *threads, unsigned count,
 									   unsigned ms);
 
-/* Compares our reading of all threads' frames with the interpreter's, in the same way, once; until there was
- * something to compare it is tried again. Same caller. */
-void python_self_test(const struct python *p, unsigned ms);
+/* Compares our reading of all threads' frames with the interpreter's, in the same way, once; it waits for `ms`, and is
+ * done later if it must. Until there was something to compare it is begun again. False: nothing is under way, and
+ * nothing is known. Same caller. */
+bool python_self_test(const struct python *p, unsigned ms);
 
 /* As stacks_tick(). */
 void python_tick(const struct python *p, _Atomic uint64_t *tick);
 
 /* ---- between python_gil.c and python_asked.c ---- */
 
-/* Runs `work` under the GIL; false: not within `ms`. Only if python_gil_free(): no earlier one is still there. */
-bool python_with_gil(const struct python *p, void (*work)(const struct python *), unsigned ms);
-bool python_gil_free(void);
-/* In `work`: who waits for it. */
-pthread_t python_job_caller(void);
-pid_t python_job_caller_tid(void);
-bool python_tested(void);
-void python_set_tested(bool agrees);
+/* Work that is done under the GIL by a thread of its own. */
+struct python_job {
+	int state;
+	bool late; /* it is done however late the GIL comes */
+	const struct python *python;
+	void (*work)(const struct python *);
+	pthread_t caller;
+	pid_t caller_tid;
+};
+extern struct python_job python_asking __attribute__((visibility("hidden")));
+extern struct python_job python_testing __attribute__((visibility("hidden")));
+
+/* Runs `work`; false: not within `ms`. Only if python_job_free(): no earlier one is still there. */
+bool python_with_gil(struct python_job *job, const struct python *p, void (*work)(const struct python *),
+					 unsigned ms);
+bool python_job_free(struct python_job *job);
 
 void python_gil_fork_child(void);
 

@@ -149,8 +149,7 @@ uint32_t stacks_python(void)
 	const struct python *p = python_find();
 	if (!p)
 		return 0;
-	python_self_test(p, TEST_MS);
-	return p->layout_known ? p->version : 0;
+	return python_self_test(p, TEST_MS) ? p->version : 0;
 }
 
 void stacks_tick(_Atomic uint64_t *tick)

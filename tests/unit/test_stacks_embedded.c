@@ -177,7 +177,7 @@ static int embed(const char *path)
 	take_site(embed);
 	load(path);
 	look();
-	CHECK(version >= 0x0309 && strstr(asked, "  note Python is not running\n"));
+	CHECK(python_get() && strstr(asked, "  note Python is not running\n"));
 	take_site(embed);
 	for (int life = 0; life < 2; life++) {
 		py.Py_InitializeEx(0);
