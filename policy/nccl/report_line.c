@@ -45,7 +45,8 @@ static void put_culprit(struct out *o, const struct scene *s)
 	} else if (f->culprit >= 0 && f->culprit < (int64_t)s->w->processes) {
 		out_format(o, "process %u", s->w->process[f->culprit].pid);
 	} else if (f->missing) {
-		out_format(o, "%u rank%s elsewhere", f->missing, f->missing == 1 ? "" : "s");
+		out_format(o, "%u rank%s not here (on another machine, or ended)", f->missing,
+				   f->missing == 1 ? " that is" : "s that are");
 	} else {
 		out_string(o, "a rank");
 	}
@@ -301,5 +302,6 @@ unsigned report_line(const struct report *r, char line[REPORT_LINE])
 	case JUDGE_NOTHING:
 	case JUDGE_VERDICTS: out_string(&o, "no rank waits, or each for a moment only"); break;
 	}
+	out_end_cut(&o);
 	return o.used;
 }

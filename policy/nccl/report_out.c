@@ -26,6 +26,18 @@ static void put(struct out *o, const char *s, size_t bytes)
 	o->text[o->used] = '\0';
 }
 
+void out_end_cut(struct out *o)
+{
+	unsigned at = o->used < o->size - 3 ? o->used : o->size - 3;
+
+	if (!o->cut)
+		return;
+	while (at > 0 && (o->text[at] & 0xc0) == 0x80)
+		at--;
+	memcpy(o->text + at, "..", 3);
+	o->used = at + 2;
+}
+
 void out_string(struct out *o, const char *s)
 {
 	put(o, s, strlen(s));
@@ -153,7 +165,7 @@ static void age(struct out *o, uint64_t ns, const char *minutes, const char *hou
 	else if (s < 48 * 3600)
 		out_format(o, hours, (unsigned)(s / 3600), m);
 	else
-		out_format(o, days, (unsigned)(s / 86400 < 99999 ? s / 86400 : 99999), h);
+		out_format(o, days, (unsigned)(s / 86400 < 999 ? s / 86400 : 999), h);
 }
 
 void out_age(struct out *o, uint64_t ns)

@@ -19,6 +19,9 @@ struct out {
 
 void out_begin(struct out *o, char *text, unsigned size);
 
+/* When something was left out, the text ends in "..". */
+void out_end_cut(struct out *o);
+
 /* Texts of our own. */
 void out_string(struct out *o, const char *s);
 void out_format(struct out *o, const char *fmt, ...) __attribute__((format(printf, 2, 3)));

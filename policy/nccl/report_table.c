@@ -8,6 +8,9 @@
 
 #define CALL 36 /* columns of a call */
 #define HOST 12
+#define CALL_LEAST 12
+#define MAIN_LEAST 12
+#define RANK_MOST 9999999
 #define CELL 160 /* bytes; a character takes up to 4 */
 
 enum column { MARK, RANK, JOB, NODE, PID, STATE, CALLED_WHAT, CALLED, STARTED, DONE, MAIN, COLUMNS };
@@ -145,10 +148,10 @@ static void put_row(struct table *t, unsigned i, const char *mark)
 
 	out_string(&o, mark);
 	o = cell(t, RANK);
-	out_format(&o, m->rank >= 0 ? "%d" : "?", m->rank);
+	out_format(&o, m->rank >= 0 && m->rank <= RANK_MOST ? "%d" : "?", m->rank);
 	o = cell(t, JOB);
 	if (t->job)
-		out_format(&o, p->page->rank >= 0 ? "%d" : "-", p->page->rank);
+		out_format(&o, p->page->rank >= 0 && p->page->rank <= RANK_MOST ? "%d" : "-", p->page->rank);
 	o = cell(t, NODE);
 	if (t->host)
 		out_name_fit(&o, p->page->host, sizeof(p->page->host), HOST, OUT_FIRST);
@@ -242,6 +245,13 @@ static void measure(struct table *t)
 			unsigned n = out_columns(&o, 0);
 			t->width[c] = n > t->width[c] ? n : t->width[c];
 		}
+	unsigned all = 1, *call = &t->width[CALLED_WHAT];
+	for (unsigned c = RANK; c < MAIN; c++)
+		all += t->width[c] ? t->width[c] + 2 : 0;
+	if (all + MAIN_LEAST > REPORT_COLUMNS) {
+		unsigned excess = all + MAIN_LEAST - REPORT_COLUMNS;
+		*call = *call > CALL_LEAST + excess ? *call - excess : *call < CALL_LEAST ? *call : CALL_LEAST;
+	}
 }
 
 /* Numbers stand on the right. */
@@ -262,7 +272,7 @@ static unsigned put_cells(struct out *o, const struct table *t, unsigned row)
 		end += t->width[c] + (c == MARK ? 1 : 2);
 		if (right((enum column)c))
 			out_pad(o, start, end - 2 - out_columns(&cell, 0));
-		out_string(o, text);
+		out_name_fit(o, text, CELL, t->width[c] ? t->width[c] : 1, OUT_FIRST);
 		out_pad(o, start, end);
 	}
 	return out_columns(o, start);
@@ -288,7 +298,7 @@ static void put_title(struct out *o, const struct table *t)
 	out_string(o, "; times are ages\n");
 }
 
-/* `  ... 48 more ranks: 47 wait, 1 late` */
+/* `  ... 48 more ranks, by state: waits 47, late 1` */
 static void put_rest(struct out *o, const struct table *t)
 {
 	const char *state[JUDGE_MEMBERS];
@@ -310,9 +320,9 @@ static void put_rest(struct out *o, const struct table *t)
 	}
 	if (rest == 0)
 		return;
-	out_format(o, "  ... %u more rank%s: ", rest, rest == 1 ? "" : "s");
+	out_format(o, "  ... %u more rank%s, by state: ", rest, rest == 1 ? "" : "s");
 	for (unsigned k = 0; k < states; k++)
-		out_format(o, "%s%u %s", k ? ", " : "", count[k], state[k]);
+		out_format(o, "%s%s %u", k ? ", " : "", state[k], count[k]);
 	out_string(o, "\n");
 }
 
@@ -343,7 +353,9 @@ void report_table(struct out *o, const struct report *r, const uint64_t key[2])
 	measure(&t);
 	put_title(o, &t);
 	unsigned columns = put_cells(o, &t, 0);
-	out_string(o, "main thread\n");
+	if (columns < REPORT_COLUMNS)
+		out_name_fit(o, "main thread", SIZE_MAX, REPORT_COLUMNS - columns, OUT_FIRST);
+	end_line(o);
 	for (unsigned i = 0, row = 1; i < t.members; i++)
 		if (t.shown[i]) {
 			put_cells(o, &t, row++);

@@ -88,7 +88,7 @@ static void print(const struct wish *wish, const struct nccl_jobs *jobs, char *t
 	if (wish->json)
 		nccl_show_json(&o, jobs);
 	else
-		nccl_show_text(&o, jobs);
+		nccl_show_text(&o, jobs, !wish->pid && !wish->dir);
 	if (!wish->json && wish->watch && isatty(STDOUT_FILENO))
 		fputs("\033[H\033[2J", stdout);
 	else if (!wish->json && again)

@@ -42,8 +42,8 @@ struct nccl_jobs {
 bool nccl_jobs_look(struct nccl_jobs *jobs, const char *dir, pid_t pid);
 void nccl_jobs_free(struct nccl_jobs *jobs);
 
-/* nccl_show.c: all of them, as text and as one JSON object on a line. */
-void nccl_show_text(struct out *o, const struct nccl_jobs *jobs);
+/* nccl_show.c: all of them, as text (`brief`: a line for one that has ended) and as one JSON object on a line. */
+void nccl_show_text(struct out *o, const struct nccl_jobs *jobs, bool brief);
 void nccl_show_json(struct out *o, const struct nccl_jobs *jobs);
 
 /* nccl_files.c: reports in a folder; the newest one's path with `suffix`. Returns how many there are, -1 and errno: it

@@ -221,7 +221,7 @@ static void look(struct nccl_job *job, uint64_t first)
 	job->real = real;
 	if (!job->live && job->look->processes) {
 		const struct flight_page *page = job->look->process[0].page;
-		job->real = page->made_real + (job->look->now - page->made);
+		job->real = page->made_real + (job->look->now > page->made ? job->look->now - page->made : 0);
 	}
 	job->findings = judge_look_all(job->look, &limits, job->found, NCCL_FINDINGS);
 }

@@ -37,6 +37,17 @@ static bool in_flight(const struct judge_world *w, const uint64_t key[2])
 
 /* ---- text ---- */
 
+/* Without the folders of the program. */
+static void put_command(struct out *o, const struct flight_page *page, unsigned columns)
+{
+	const char *from = page->command;
+
+	for (const char *c = from; c < page->command + sizeof(page->command) && *c && *c != ' '; c++)
+		if (*c == '/')
+			from = c + 1;
+	out_name_fit(o, from, sizeof(page->command) - (size_t)(from - page->command), columns, OUT_FIRST);
+}
+
 static void put_job(struct out *o, const struct nccl_job *job)
 {
 	const struct judge_world *w = job->look;
@@ -49,7 +60,7 @@ static void put_job(struct out *o, const struct nccl_job *job)
 	}
 	if (page) {
 		out_string(o, ": ");
-		out_name_fit(o, page->command, sizeof(page->command), 60, OUT_FIRST);
+		put_command(o, page, 60);
 	}
 	out_string(o, "\n");
 	if (!job->live) {
@@ -57,6 +68,27 @@ static void put_job(struct out *o, const struct nccl_job *job)
 		report_time(o, job->real);
 		out_string(o, ".\n");
 	}
+}
+
+/* `pid 4241 and 1 more, ended 2026-12-01T04:42:16Z: python3 train.py`, and its worst finding. */
+static void put_ended(struct out *o, const struct nccl_job *job)
+{
+	char line[REPORT_LINE];
+
+	out_format(o, "  pid %d", (int)job->pid[0]);
+	if (job->pids > 1)
+		out_format(o, " and %u more", job->pids - 1);
+	out_string(o, ", ");
+	report_time(o, job->real);
+	out_string(o, ": ");
+	if (job->look->processes)
+		put_command(o, job->look->process[0].page, 50);
+	out_string(o, "\n");
+	if (!job->findings)
+		return;
+	struct report r = report_of(job, &job->found[0]);
+	report_line(&r, line);
+	out_format(o, "    %s\n", line);
 }
 
 /* `communicator "tp" (8 ranks): nothing in flight, last all_reduce #812 2.1 s ago` */
@@ -109,14 +141,27 @@ static void put_comms(struct out *o, const struct nccl_job *job)
 		out_string(o, "\nThere are more communicators than are looked at.\n");
 }
 
-void nccl_show_text(struct out *o, const struct nccl_jobs *jobs)
+void nccl_show_text(struct out *o, const struct nccl_jobs *jobs, bool brief)
 {
+	unsigned ended = 0, full = 0;
+
 	for (unsigned i = 0; i < jobs->count; i++) {
-		if (i > 0)
+		if (brief && !jobs->job[i].live) {
+			ended += jobs->job[i].look->members > 0;
+			continue;
+		}
+		if (full++)
 			out_string(o, "\n");
 		put_job(o, &jobs->job[i]);
 		put_comms(o, &jobs->job[i]);
 	}
+	if (!ended)
+		return;
+	out_format(o, "%s%u job%s ended and left records (turbo nccl PID shows more):\n", full ? "\n" : "", ended,
+			   ended == 1 ? " has" : "s have");
+	for (unsigned i = 0; i < jobs->count; i++)
+		if (!jobs->job[i].live && jobs->job[i].look->members > 0)
+			put_ended(o, &jobs->job[i]);
 }
 
 /* ---- JSON ---- */
