@@ -6,6 +6,7 @@
 #include <string.h>
 #include <time.h>
 
+#include "flight_ring.h"
 #include "flight_thread.h"
 #include "guard.h"
 #include "real.h"
@@ -302,7 +303,7 @@ void comms_settle(struct flight_comm *comm)
 	for (uint64_t i = first; i <= last; i++) {
 		struct flight_op *op = &comm->op[i % FLIGHT_OPS];
 		if (op->index == i && op->function >= FLIGHT_INIT && op->function <= FLIGHT_DESTROY)
-			comms_over(comm, op, now);
+			ring_over(comm, op, now);
 	}
 }
 
@@ -315,7 +316,7 @@ static void init_returned(struct flight_comm *comm, bool refused)
 		return;
 	atomic_store_explicit(&op->returned, now_ns(), memory_order_relaxed);
 	if (refused)
-		flight_change(comm, 1, FLIGHT_FAILED, 0);
+		ring_change(comm, 1, FLIGHT_FAILED, 0);
 }
 
 void comms_finish(struct flight_comm *comm, void *handle, int result, const void *caller)

@@ -43,10 +43,6 @@ uint64_t comms_mix(uint64_t hash, uint64_t value);
 /* Rank, ranks and device as NCCL knows them; `comm` is ready. `caller` names the copy of NCCL. */
 void comms_learn(struct flight_comm *comm, void *handle, const void *caller);
 
-/* The operation `op` of a communicator is over by itself (returned, refused, captured). */
-void comms_over(struct flight_comm *comm, struct flight_op *op, uint64_t now);
-/* Moves a communicator's `started` and `done` on over operations that are over. */
-void comms_tidy(struct flight_comm *comm);
 /* Its management calls up to now are done. */
 void comms_settle(struct flight_comm *comm);
 

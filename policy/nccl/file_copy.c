@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "comms.h"
+#include "flight_ring.h"
 
 #define HEAD_BYTES offsetof(struct flight_page, sites) /* the page's header and the waits */
 #define COMM_HEAD offsetof(struct flight_comm, op)
@@ -145,7 +146,7 @@ static void copy_comm(unsigned place, bool all)
 	struct flight_comm now; /* its beginning is used */
 	uint64_t first, issued;
 
-	comms_tidy(comm);
+	ring_tidy(comm);
 	issued = atomic_load_explicit(&comm->issued, memory_order_acquire);
 	read_words(&now, comm, COMM_HEAD);
 	now.issued = issued;

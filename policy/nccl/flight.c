@@ -13,6 +13,7 @@
 
 #include "capture.h"
 #include "comms.h"
+#include "flight_ring.h"
 #include "flight_thread.h"
 #include "guard.h"
 #include "progress.h"
@@ -102,33 +103,7 @@ static void number_collective(struct flight_op *op, struct flight_comm *comm, st
 	atomic_store_explicit(&own->signature, op->signature, memory_order_relaxed);
 }
 
-/* ---- writing ---- */
-
-/* An operation's place in the ring while it is written: the version is odd. */
-static struct flight_op *open_op(struct flight_comm *comm, uint64_t index)
-{
-	struct flight_op *op = &comm->op[index % FLIGHT_OPS];
-
-	atomic_fetch_or_explicit(&op->version, 1, memory_order_relaxed);
-	atomic_thread_fence(memory_order_release); /* odd before any content changes */
-	return op;
-}
-
-static void close_op(struct flight_op *op)
-{
-	uint32_t version = atomic_load_explicit(&op->version, memory_order_relaxed);
-
-	atomic_store_explicit(&op->version, (version | 1) + 1, memory_order_release);
-}
-
-static void raise(_Atomic uint64_t *to, uint64_t value)
-{
-	uint64_t is = atomic_load_explicit(to, memory_order_relaxed);
-
-	while (is < value &&
-		   !atomic_compare_exchange_weak_explicit(to, &is, value, memory_order_release, memory_order_relaxed))
-		;
-}
+/* ---- into the ring ---- */
 
 /* `what` into the ring, as the communicator's next. Fills in what is numbered. */
 static void put(struct flight_ticket *ticket, struct flight_comm *comm, struct flight_op *what,
@@ -142,11 +117,8 @@ static void put(struct flight_ticket *ticket, struct flight_comm *comm, struct f
 	number_collective(what, comm, own, calls);
 	if (!(what->flags & FLIGHT_CAPTURED))
 		number_pair(what, own);
-	op = open_op(comm, what->index);
-	memcpy((char *)op + sizeof(op->version), (const char *)what + sizeof(op->version),
-		   sizeof(*op) - sizeof(op->version));
-	close_op(op);
-	raise(&comm->issued, what->index);
+	op = ring_write(comm, what);
+	ring_raise(&comm->issued, what->index);
 	atomic_store_explicit(&comm->changed, what->issued, memory_order_relaxed);
 	ticket->op = op;
 	ticket->index = what->index;
@@ -157,51 +129,8 @@ static void put(struct flight_ticket *ticket, struct flight_comm *comm, struct f
 /* The place is still the operation's: its communicator may be gone, and many calls may have come since. */
 static bool is_still(const struct flight_ticket *t)
 {
-	return t->op->index == t->index && atomic_load_explicit(&t->comm->life, memory_order_relaxed) == t->life;
-}
-
-void flight_change(struct flight_comm *comm, uint64_t index, uint8_t flags, uint32_t launch)
-{
-	struct flight_op *op = &comm->op[index % FLIGHT_OPS];
-
-	if (op->index != index)
-		return;
-	open_op(comm, index);
-	op->flags |= flags;
-	op->launch = launch;
-	close_op(op);
-}
-
-/* ---- over ---- */
-
-static bool is_over(const struct flight_comm *comm, uint64_t index)
-{
-	const struct flight_op *op = &comm->op[index % FLIGHT_OPS];
-
-	return op->index == index && atomic_load_explicit(&op->done, memory_order_relaxed);
-}
-
-void comms_tidy(struct flight_comm *comm)
-{
-	uint64_t issued = atomic_load_explicit(&comm->issued, memory_order_acquire);
-	uint64_t done = atomic_load_explicit(&comm->done, memory_order_relaxed);
-
-	for (unsigned i = 0; i < FLIGHT_OPS && done < issued && is_over(comm, done + 1); i++)
-		done++;
-	raise(&comm->started, done);
-	raise(&comm->done, done);
-}
-
-void comms_over(struct flight_comm *comm, struct flight_op *op, uint64_t now)
-{
-	_Atomic uint64_t *const times[] = {&op->returned, &op->started};
-
-	for (unsigned i = 0; i < 2; i++)
-		if (!atomic_load_explicit(times[i], memory_order_relaxed))
-			atomic_store_explicit(times[i], now, memory_order_relaxed);
-	atomic_store_explicit(&op->done, now, memory_order_relaxed);
-	atomic_store_explicit(&comm->changed, now, memory_order_relaxed);
-	comms_tidy(comm);
+	return ring_index(t->op) == t->index &&
+		   atomic_load_explicit(&t->comm->life, memory_order_relaxed) == t->life;
 }
 
 /* ---- one operation ---- */
@@ -239,11 +168,11 @@ static void follow(struct flight_ticket *ticket, struct flight_comm *comm, const
 						  what->function < FLIGHT_SEND ? what->bytes : 0);
 	} else if (flight_thread.depth) {
 		if (!flight_group_add(comm, stream, what->index, on_gpu) && on_gpu)
-			flight_change(comm, what->index, FLIGHT_BLIND, 0);
+			ring_change(comm, what->index, FLIGHT_BLIND, 0);
 	} else if (on_gpu) {
 		/* NCCL launches behind the back of a caller that it does not block: no event stands where it should. */
 		ticket->launch = comm->nonblocking ? 0 : progress_before(comm, stream);
-		flight_change(comm, what->index, ticket->launch ? 0 : FLIGHT_BLIND, ticket->launch);
+		ring_change(comm, what->index, ticket->launch ? 0 : FLIGHT_BLIND, ticket->launch);
 	}
 }
 
@@ -347,14 +276,14 @@ static void refuse(const struct flight_ticket *t, uint64_t now)
 	uint64_t newest = t->op->sequence;
 	uint32_t pair = t->op->pair;
 
-	flight_change(t->comm, t->index, FLIGHT_FAILED, t->launch);
+	ring_change(t->comm, t->index, FLIGHT_FAILED, t->launch);
 	if (newest && atomic_compare_exchange_strong_explicit(&t->comm->sequence, &newest, newest - 1,
 														  memory_order_relaxed, memory_order_relaxed))
 		atomic_store_explicit(&own->signature, t->before, memory_order_relaxed);
 	if (pair)
 		atomic_compare_exchange_strong_explicit(&own->pair[t->op->function == FLIGHT_RECV][t->op->peer],
 												&pair, pair - 1, memory_order_relaxed, memory_order_relaxed);
-	comms_over(t->comm, t->op, now);
+	ring_over(t->comm, t->op, now);
 }
 
 static void end_recorded(const struct flight_ticket *t, int result)
@@ -374,11 +303,11 @@ static void end_recorded(const struct flight_ticket *t, int result)
 		(t->op->flags & FLIGHT_CAPTURED) || (is_management((enum flight_function)t->op->function) &&
 											 result == NCCL_SUCCESS && !(t->op->flags & FLIGHT_GROUPED));
 	if (over)
-		comms_over(t->comm, t->op, now);
+		ring_over(t->comm, t->op, now);
 	else
 		atomic_store_explicit(&t->op->returned, now, memory_order_relaxed);
 	if (is_management((enum flight_function)t->op->function) && result == NCCL_IN_PROGRESS)
-		raise(&comms_private(t->comm)->unsettled, t->index);
+		ring_raise(&comms_private(t->comm)->unsettled, t->index);
 }
 
 void flight_end(struct flight_ticket *ticket, int result)

@@ -9,6 +9,7 @@
 #include <time.h>
 
 #include "comms.h"
+#include "flight_ring.h"
 #include "flight_thread.h"
 #include "guard.h"
 #include "progress.h"
@@ -161,13 +162,13 @@ static void walk(const struct flight_group *group, const struct entry *e,
 static void be_blind(const struct entry *e, struct flight_op *op, uint64_t now)
 {
 	(void)now;
-	flight_change(e->comm, op->index, FLIGHT_BLIND, 0);
+	ring_change(e->comm, op->index, FLIGHT_BLIND, 0);
 }
 
 static void be_refused(const struct entry *e, struct flight_op *op, uint64_t now)
 {
-	flight_change(e->comm, op->index, FLIGHT_FAILED, op->launch);
-	comms_over(e->comm, op, now);
+	ring_change(e->comm, op->index, FLIGHT_FAILED, op->launch);
+	ring_over(e->comm, op, now);
 }
 
 static void launch(const struct flight_group *group, struct entry *e)
@@ -177,7 +178,7 @@ static void launch(const struct flight_group *group, struct entry *e)
 	/* See follow() in flight.c. */
 	e->launch = e->comm->nonblocking ? 0 : progress_before(e->comm, e->stream);
 	if (e->launch)
-		flight_change(e->comm, e->last, 0, e->launch);
+		ring_change(e->comm, e->last, 0, e->launch);
 	else
 		walk(group, e, be_blind, 0);
 }

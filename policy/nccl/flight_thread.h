@@ -26,8 +26,6 @@ struct flight_page *flight_open(const void *caller);
 
 /* flight.c. The operation by which a communicator without a parent comes to be. */
 void flight_record_making(struct flight_comm *comm, const struct flight_made *how);
-/* Operation `index` of a communicator, if it is there still, gets these flags and this launch. */
-void flight_change(struct flight_comm *comm, uint64_t index, uint8_t flags, uint32_t launch);
 
 /*
  * flight_group.c. An operation that was issued in this thread's group: its launch begins with the group's end. A

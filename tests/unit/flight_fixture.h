@@ -6,6 +6,7 @@
 
 #include <setjmp.h>
 #include <stdarg.h>
+#include <stdatomic.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -68,14 +69,14 @@ int ncclWaitSignal(int n, void *signals, void *comm, void *stream);
 
 /* What NCCL does. */
 struct fake {
-	int answer;          /* of all calls */
-	int async;           /* what ncclCommGetAsyncError finds */
-	void *next;          /* the next communicator's handle; moves on */
-	int rank, ranks;     /* of all communicators */
-	bool late;           /* handles are stored by ncclGroupEnd, not by the call */
-	bool call_back;      /* NCCL calls its own exported functions */
-	unsigned real_calls; /* that it got */
-	int ended;           /* destroys and aborts that it got */
+	int answer;                  /* of all calls */
+	int async;                   /* what ncclCommGetAsyncError finds */
+	void *next;                  /* the next communicator's handle; moves on */
+	int rank, ranks;             /* of all communicators */
+	bool late;                   /* handles are stored by ncclGroupEnd, not by the call */
+	bool call_back;              /* NCCL calls its own exported functions */
+	_Atomic unsigned real_calls; /* that it got */
+	int ended;                   /* destroys and aborts that it got */
 };
 extern struct fake fake;
 
