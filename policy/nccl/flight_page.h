@@ -30,7 +30,7 @@
 #define FLIGHT_COMMS 128 /* communicators alive at once; later ones are counted, not recorded */
 #define FLIGHT_OPS 256   /* newest operations of a communicator that are kept; a power of two */
 #define FLIGHT_WAITS 64  /* threads whose waits are shown */
-#define FLIGHT_SITE_BYTES (96 << 10)
+#define FLIGHT_SITE_BYTES (256 << 10)
 #define FLIGHT_DUMP_BYTES (64 << 10)
 
 enum flight_function {

@@ -19,7 +19,8 @@
 #include "symbol.h"
 #include "unwind.h"
 
-#define SLOTS 512 /* a power of two; the room in the file is for some 50 texts */
+#define SITES 1024 /* texts; the room in the file is for some 100 of Python */
+#define SLOTS (2 * SITES)
 #define LEAST 512 /* bytes of a text */
 #define MOST 4096
 #define NATIVE 8   /* frames shown */
@@ -29,8 +30,9 @@ static struct slot {
 	_Atomic uint64_t key; /* 0: free; release, after `site` */
 	uint32_t site;
 } slots[SLOTS];
-static _Atomic bool making; /* the lock: who has it writes slots and the page's texts */
-static _Atomic bool ready;  /* libunwind is loaded, an interpreter was looked for; release */
+static _Atomic bool making;   /* the lock: who has it writes slots, `made` and the page's texts */
+static _Atomic unsigned made; /* relaxed */
+static _Atomic bool ready;    /* libunwind is loaded, an interpreter was looked for; release */
 
 static uint64_t mix(uint64_t h, const void *p)
 {
@@ -87,12 +89,18 @@ static unsigned make_text(const struct python *p, const void *caller, char *text
 	return out.used + 1;
 }
 
+static bool has_room(struct flight_page *page)
+{
+	return atomic_load_explicit(&made, memory_order_relaxed) < SITES &&
+		   atomic_load_explicit(&page->site_bytes, memory_order_relaxed) + LEAST <= FLIGHT_SITE_BYTES;
+}
+
 /* Lock held. The site of a new stack, or 0: no room. */
 static uint32_t make_site(struct flight_page *page, const struct python *p, const void *caller, uint64_t key)
 {
 	uint32_t used = atomic_load_explicit(&page->site_bytes, memory_order_relaxed);
 	struct slot *s = find(key);
-	if (!s || used + LEAST > FLIGHT_SITE_BYTES)
+	if (!s || !has_room(page))
 		return 0;
 	if (atomic_load_explicit(&s->key, memory_order_relaxed))
 		return s->site; /* another thread was faster */
@@ -100,6 +108,7 @@ static uint32_t make_site(struct flight_page *page, const struct python *p, cons
 	size = size < LEAST ? LEAST : size > MOST ? MOST : size;
 	unsigned bytes = make_text(p, caller, page->sites + used, size);
 	s->site = used + 1;
+	atomic_fetch_add_explicit(&made, 1, memory_order_relaxed);
 	atomic_store_explicit(&page->site_bytes, used + bytes, memory_order_release);
 	atomic_store_explicit(&s->key, key, memory_order_release);
 	return used + 1;
@@ -111,8 +120,7 @@ static uint32_t new_site(struct flight_page *page, const struct python *p, const
 	int saved = errno;
 	/* What runs here must not come back here. */
 	guard_enter();
-	if (atomic_load_explicit(&page->site_bytes, memory_order_relaxed) + LEAST <= FLIGHT_SITE_BYTES &&
-		!atomic_exchange_explicit(&making, true, memory_order_acquire)) {
+	if (has_room(page) && !atomic_exchange_explicit(&making, true, memory_order_acquire)) {
 		site = make_site(page, p, caller, key);
 		atomic_store_explicit(&making, false, memory_order_release);
 	}
