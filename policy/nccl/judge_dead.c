@@ -2,8 +2,8 @@
 #include "judge_view.h"
 
 /* What was done when it went is known to the others' samplers by then. */
-#define SETTLE (300 * JUDGE_MS)
-#define SEEN_AFTER (150 * JUDGE_MS)
+#define SETTLE (180 * JUDGE_MS)
+#define SEEN_AFTER (100 * JUDGE_MS)
 
 /* Has the sampler of a waiting rank found it waiting still, well after the other one was gone? */
 static bool still_waits(const struct judge_view *v, uint64_t since)

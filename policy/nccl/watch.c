@@ -57,15 +57,20 @@ static bool has_ended(void)
 
 static void find_others(struct watch *t, uint64_t now)
 {
-	bool close = world_lacks(t->world, now > FIND_CLOSE ? now - FIND_CLOSE : 0);
-	bool apart = now - t->found >= FIND_APART;
+	struct world *w = t->world;
+	bool apart = now - t->found >= FIND_APART, close;
 	unsigned found = 0;
 
-	if (close || (apart && world_lacks(t->world, 0)))
-		found = world_find(t->world, NULL, 0, !apart);
-	world_read(t->world, now, found > 0 || apart || close);
+	world_read(w, now, apart);
 	if (apart)
 		t->found = now;
+	close = world_lacks(w, now > FIND_CLOSE ? now - FIND_CLOSE : 0);
+	if (!close && !(apart && world_lacks(w, 0)))
+		return;
+	while (world_find(w, NULL, 0, !apart) > 0)
+		found++;
+	if (found)
+		world_read(w, now, false);
 }
 
 /* Has one that there was ended? */

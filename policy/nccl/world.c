@@ -40,7 +40,7 @@ void world_free(struct world *w)
 		munmap(w, sizeof(*w));
 }
 
-/* ---- finding ---- */
+/* ---- names ---- */
 
 const char *world_dir(unsigned i)
 {
@@ -83,64 +83,6 @@ static void forget(struct world *w, unsigned i)
 	w->file[i] = w->file[last];
 	memcpy(w->place[i], w->place[last], sizeof(w->place[i]));
 	memcpy((void *)&w->page[i], &w->page[last], offsetof(struct flight_page, sites));
-}
-
-/* One of those that nobody needs, when there is no room. */
-static bool make_room(struct world *w)
-{
-	if (w->files < JUDGE_PROCESSES)
-		return true;
-	for (unsigned i = 0; i < w->files; i++)
-		if (!w->file[i].memory && !w->file[i].joined && !w->all) {
-			forget(w, i);
-			return true;
-		}
-	return false;
-}
-
-static bool take(struct world *w, const char *dir, pid_t pid)
-{
-	struct world_file *f;
-
-	if (is_known(w, pid) || (w->own && pid == getpid()) || !make_room(w))
-		return false;
-	f = &w->file[w->files];
-	memset(f, 0, sizeof(*f));
-	if (!world_open(f, dir, pid))
-		return false;
-	memset(w->place[w->files], 0, sizeof(w->place[0]));
-	w->files++;
-	w->changed = true;
-	return true;
-}
-
-static unsigned find_in(struct world *w, const char *dir, pid_t only)
-{
-	DIR *d = only ? NULL : opendir(dir);
-	struct dirent *entry;
-	unsigned found = 0;
-
-	if (only)
-		return take(w, dir, only);
-	for (unsigned i = 0; d && i < ENTRIES && (entry = readdir(d)); i++) {
-		pid_t pid = pid_of(entry->d_name);
-		if (pid)
-			found += take(w, dir, pid);
-	}
-	if (d)
-		closedir(d);
-	return found;
-}
-
-unsigned world_find(struct world *w, const char *dir, pid_t pid, bool quick)
-{
-	unsigned found = 0;
-
-	if (dir)
-		return find_in(w, dir, pid);
-	for (unsigned i = 0; world_dir(i) && (i == 0 || !quick); i++)
-		found += find_in(w, world_dir(i), pid);
-	return found;
 }
 
 /* ---- reading ---- */
@@ -245,7 +187,6 @@ static void join(struct world *w)
 				w->file[i].joined = true;
 				list[count++] = (uint8_t)i;
 			}
-	w->changed = false;
 }
 
 static void count_stuck(struct world *w, uint64_t now)
@@ -270,30 +211,116 @@ void world_read(struct world *w, uint64_t now, bool others)
 	for (unsigned i = 0; i < w->files; i++)
 		if (others || counts(w, i))
 			read_file(w, i, now, others);
-	if (w->changed && !w->all)
-		join(w);
-	if (others && !w->all) /* of those that have ended, and have nothing to do with us */
-		for (unsigned i = w->files; i-- > 0;)
-			if (!counts(w, i) &&
-				(!w->file[i].read || (w->file[i].near && !proc_lives(&w->file[i].proc, now))))
-				forget(w, i);
+	if (w->changed) {
+		if (!w->all)
+			join(w);
+		memset(w->skipped, 0, sizeof(w->skipped)); /* new communicators may be in these, too */
+		w->changed = false;
+	}
+	for (unsigned i = w->files; others && !w->all && i-- > 0;)
+		if (!counts(w, i) && !w->file[i].memory)
+			forget(w, i);
 	count_stuck(w, now);
 	w->last = now;
 }
 
+/* ---- finding ---- */
+
+/* What was looked into and has nothing to do with us, as long as nobody writes to it. */
+static bool is_skipped(struct world *w, const struct stat *st)
+{
+	const struct world_skipped *k = &w->skipped[st->st_ino % WORLD_SKIPPED];
+
+	return k->ino == st->st_ino && k->written.tv_sec == st->st_mtim.tv_sec &&
+		   k->written.tv_nsec == st->st_mtim.tv_nsec;
+}
+
+static bool belongs(struct world *w, unsigned i)
+{
+	for (unsigned k = 0; k < i; k++)
+		if ((w->file[k].joined || w->file[k].memory) && shares(w, k, i))
+			return true;
+	return false;
+}
+
+/* Into the next place, if it is wanted. */
+static bool take(struct world *w, const char *dir, pid_t pid, uint64_t now)
+{
+	unsigned i = w->files;
+	struct world_file *f = &w->file[i];
+	struct stat st;
+
+	if (i == JUDGE_PROCESSES || is_known(w, pid) || (w->own && pid == getpid()))
+		return false;
+	memset(f, 0, sizeof(*f));
+	if (!world_open(f, dir, pid))
+		return false;
+	memset(w->place[i], 0, sizeof(w->place[0]));
+	if (!w->all) {
+		read_file(w, i, now, false);
+		if (!f->read || !belongs(w, i)) {
+			if (f->read && fstat(f->fd, &st) == 0)
+				w->skipped[st.st_ino % WORLD_SKIPPED] = (struct world_skipped){st.st_ino, st.st_mtim};
+			world_close(f);
+			return false;
+		}
+		f->joined = true;
+	}
+	w->files++;
+	w->changed = true;
+	return true;
+}
+
+static unsigned find_in(struct world *w, const char *dir, pid_t only, uint64_t now)
+{
+	DIR *d = only ? NULL : opendir(dir);
+	struct dirent *entry;
+	unsigned found = 0;
+
+	if (only)
+		return take(w, dir, only, now);
+	for (unsigned i = 0; d && i < ENTRIES && (entry = readdir(d)); i++) {
+		pid_t pid = pid_of(entry->d_name);
+		struct stat st;
+		if (!pid || (!w->all &&
+					 (fstatat(dirfd(d), entry->d_name, &st, AT_SYMLINK_NOFOLLOW) != 0 || is_skipped(w, &st))))
+			continue;
+		found += take(w, dir, pid, now);
+	}
+	if (d)
+		closedir(d);
+	return found;
+}
+
+unsigned world_find(struct world *w, const char *dir, pid_t pid, bool quick)
+{
+	uint64_t now = w->last;
+	unsigned found = 0;
+
+	if (dir)
+		return find_in(w, dir, pid, now);
+	for (unsigned i = 0; world_dir(i) && (i == 0 || !quick); i++)
+		found += find_in(w, world_dir(i), pid, now);
+	return found;
+}
+
+/* Of a communicator that one of them is in. */
+static bool lacks(const struct world *w, const struct world_place *of)
+{
+	int32_t here = 0;
+
+	for (unsigned i = 0; i < w->files; i++)
+		for (unsigned k = 0; k < w->file[i].places; k++)
+			here += w->place[i][k].state != FLIGHT_FREE &&
+					memcmp(of->key, w->place[i][k].key, sizeof(of->key)) == 0;
+	return here < of->ranks;
+}
+
 bool world_lacks(const struct world *w, uint64_t since)
 {
-	for (unsigned k = 0; w->own && k < w->file[0].places; k++) {
-		const struct world_place *p = &w->place[0][k];
-		int32_t here = 0;
-		if (!is_live(p) || p->made < since)
-			continue;
-		for (unsigned i = 0; i < w->files; i++)
-			for (unsigned m = 0; m < w->file[i].places; m++)
-				here += w->place[i][m].state != FLIGHT_FREE &&
-						memcmp(p->key, w->place[i][m].key, sizeof(p->key)) == 0;
-		if (here < p->ranks)
-			return true;
-	}
+	for (unsigned i = 0; i < w->files; i++)
+		for (unsigned k = 0; counts(w, i) && k < w->file[i].places; k++)
+			if (is_live(&w->place[i][k]) && w->place[i][k].made >= since && lacks(w, &w->place[i][k]))
+				return true;
 	return false;
 }

@@ -45,6 +45,13 @@ struct world_file {
 	uint32_t asks; /* of its requests for stacks, the last that the watch has answered */
 };
 
+/* A file that is none of ours. */
+struct world_skipped {
+	ino_t ino;
+	struct timespec written;
+};
+#define WORLD_SKIPPED 256
+
 struct world {
 	const struct flight_page *own;
 	uint64_t pid_ns;
@@ -60,6 +67,7 @@ struct world {
 	struct judge_world judge;
 	struct world_file file[JUDGE_PROCESSES];
 	struct world_place place[JUDGE_PROCESSES][FLIGHT_COMMS];
+	struct world_skipped skipped[WORLD_SKIPPED];
 	struct judge_process process[JUDGE_PROCESSES];
 	uint32_t file_of[JUDGE_PROCESSES]; /* of a process of `judge` */
 	struct judge_member member[JUDGE_MEMBERS];
@@ -72,17 +80,21 @@ struct world {
 struct world *world_new(const struct flight_page *own);
 void world_free(struct world *w);
 
-/* Opens the files that are not open yet: of `pid`, 0: of all, in `dir`, NULL: wherever libturbo puts them. With
- * `quick` only where they are first looked for. Returns how many are new. */
+/*
+ * Opens the files that are not open yet: of `pid`, 0: of all, in `dir`, NULL: wherever libturbo puts them. With
+ * `quick` only where they are first looked for. With an own record only those that share a communicator with a process
+ * that is known already: again, until there are no more. Returns how many are new.
+ */
 unsigned world_find(struct world *w, const char *dir, pid_t pid, bool quick);
 /* The usual places, one by one, NULL at the end. */
 const char *world_dir(unsigned i);
 
-/* Counters of all that count, and now and then (`others`) of the rest. */
+/* Counters of all that count. `others`, now and then: also whether their files are the same still, and who is to be
+ * forgotten. */
 void world_read(struct world *w, uint64_t now, bool others);
 
-/* The ranks that are known by number but have told nothing: is somebody missing? In a communicator of this process
- * that was made after `since`. */
+/* The ranks that are known by number but have told nothing: is somebody missing in a communicator that was made
+ * after `since`? */
 bool world_lacks(const struct world *w, uint64_t since);
 
 /* All that count, and of the communicators where something is stuck the operations. `now` 0: of a job that has ended,

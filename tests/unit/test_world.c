@@ -51,7 +51,10 @@ static struct world *world_here(const struct flight_page *own)
 	struct world *w = world_new(own);
 
 	assert_non_null(w);
-	world_find(w, files_dir(), 0, true);
+	if (own)
+		world_read(w, S, true);
+	while (world_find(w, files_dir(), 0, true) > 0) {
+	}
 	return w;
 }
 
@@ -138,6 +141,7 @@ static void test_joined(void **state)
 	for (int i = 0; i < 3; i++)
 		files_write(page[i], child[i], FILES_BYTES(2));
 	w = world_here(own);
+	assert_int_equal(w->files, 3);
 	world_read(w, 10 * S, true);
 	assert_int_equal(world_look(w, 10 * S)->processes, 3);
 	assert_false(world_lacks(w, 0));
@@ -154,6 +158,41 @@ static void test_joined(void **state)
 	for (int i = 0; i < 3; i++)
 		free(page[i]);
 	free(own);
+	files_remove();
+}
+
+/* Any number of files of others does not keep it from finding its own. */
+static void test_many_leftovers(void **state)
+{
+	struct flight_page *own = files_page(getpid(), FLIGHT_COMMS), *page = rank_page(0, 7, 1);
+	struct flight_page *left = files_page(NOBODY, 1);
+	struct world *w;
+	(void)state;
+
+	files_add(left, 1000, 0, 2);
+	for (int i = 0; i < 150; i++) {
+		left->pid = (uint32_t)(NOBODY + i);
+		files_write(left, NOBODY + i, FILES_BYTES(1));
+	}
+	w = world_here(own);
+	assert_int_equal(w->files, 1);
+	assert_int_equal(world_find(w, files_dir(), 0, true), 0);
+	files_write(page, child[0], FILES_BYTES(1));
+	assert_int_equal(world_find(w, files_dir(), 0, true), 0);
+	files_add(own, 7, 0, 2); /* only now they share one */
+	world_read(w, 10 * S, false);
+	assert_true(world_lacks(w, 0));
+	assert_int_equal(world_find(w, files_dir(), 0, true), 1);
+	world_read(w, 11 * S, false);
+	assert_false(world_lacks(w, 0));
+	/* Of one that was there, and has died before anybody looked, too. */
+	files_add(own, 1000, 1, 2);
+	world_read(w, 12 * S, false);
+	assert_true(world_find(w, files_dir(), 0, true) > 0);
+	world_free(w);
+	free(own);
+	free(page);
+	free(left);
 	files_remove();
 }
 
@@ -398,6 +437,7 @@ int main(void)
 		cmocka_unit_test(test_a_look),
 		cmocka_unit_test(test_stuck_or_not),
 		cmocka_unit_test(test_joined),
+		cmocka_unit_test(test_many_leftovers),
 		cmocka_unit_test(test_foreign),
 		cmocka_unit_test(test_not_understood),
 		cmocka_unit_test(test_out_of_range),
