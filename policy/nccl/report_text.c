@@ -136,10 +136,11 @@ static bool same_frames(struct report_lines a, struct report_lines b)
 static const struct report_pick *twin(const struct report *r, const struct report_pick *pick, unsigned i)
 {
 	const struct flight_page *page = report_process(r->world, pick[i].m)->page;
+	struct report_lines now = report_dump(r, page);
 
-	for (unsigned k = 0; k < i && pick[i].op; k++) {
+	for (unsigned k = 0; k < i && pick[i].op && now.at < now.end; k++) {
 		const struct flight_page *other = report_process(r->world, pick[k].m)->page;
-		if (pick[k].op && same_frames(report_dump(r, page), report_dump(r, other)) &&
+		if (pick[k].op && same_frames(now, report_dump(r, other)) &&
 			same_frames(report_site(page, pick[i].op->site), report_site(other, pick[k].op->site)))
 			return &pick[k];
 	}

@@ -194,7 +194,8 @@ static void test_many(void **state)
 			continue;
 		m->issued = m->sequence = m->started = 1;
 		world_ops(i)[1] = (struct flight_op){.index = 1, .sequence = 1, .function = FLIGHT_ALL_REDUCE};
-		world_ops(i)[1].issued = world_ops(i)[1].returned = WORLD_NOW - 1000000000u;
+		world_ops(i)[1].issued = WORLD_NOW - 1000000000u;
+		world_ops(i)[1].returned = WORLD_NOW - 1000000000u;
 	}
 	f.other_index = 1;
 	make_all(&r);
