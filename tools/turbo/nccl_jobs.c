@@ -7,7 +7,7 @@
 #include "nccl.h"
 
 #define SECOND 1000000000ull
-#define PAUSE_NS 200000000   /* between the two looks that tell what a process does */
+#define PAUSE_NS 100000000   /* between the two looks that tell what a process does */
 #define SILENT (60 * SECOND) /* after which one that cannot be asked about is taken for ended */
 #define ANCESTORS 32
 
@@ -230,7 +230,7 @@ bool nccl_jobs_look(struct nccl_jobs *jobs, const char *dir, pid_t pid)
 {
 	static const struct timespec pause = {0, PAUSE_NS};
 	uint64_t first = 0;
-	bool fresh = false;
+	bool fresh = false, live = false;
 
 	if (!scan(jobs, dir, pid))
 		return false;
@@ -238,9 +238,12 @@ bool nccl_jobs_look(struct nccl_jobs *jobs, const char *dir, pid_t pid)
 		fresh |= jobs->job[i].look == NULL;
 	if (fresh && jobs->count) {
 		first = clock_ns(CLOCK_MONOTONIC);
-		for (unsigned i = 0; i < jobs->count; i++)
+		for (unsigned i = 0; i < jobs->count; i++) {
 			measure(&jobs->job[i], first);
-		nanosleep(&pause, NULL);
+			live |= jobs->job[i].live;
+		}
+		if (live)
+			nanosleep(&pause, NULL);
 	}
 	for (unsigned i = 0; i < jobs->count; i++)
 		look(&jobs->job[i], first);
