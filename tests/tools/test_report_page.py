@@ -9,82 +9,11 @@ import time
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 import browser  # noqa: E402
+import report_agree  # noqa: E402
 import report_sample  # noqa: E402
+from report_page import BUILD, Check, audit, colour_shares, contrast, write_page  # noqa: E402
 
-BUILD = os.environ.get("BUILD", "build")
-SIZES = ((1280, False), (1280, True), (390, False), (390, True))
-written = set()  # pages of this run
-CATEGORIES = ("compute", "overlapped", "exposed", "memory")
-
-
-def write_page(path, report):
-    """As report_html.c does."""
-    with open(os.path.join(BUILD, "gen", "report_page.html"), encoding="utf-8") as page:
-        text = page.read()
-    data = json.dumps(report, ensure_ascii=False).replace("<", "\\u003c")
-    with open(path, "w", encoding="utf-8") as out:
-        out.write(text.replace("@REPORT@", data, 1))
-
-
-class Check:
-    """One page at one size."""
-
-    def __init__(self, chromium, folder, name, report, width=1280, dark=False, made=False, **more):
-        self.path = os.path.join(folder, name + ".html")
-        self.name = f"{name} {width} {'dark' if dark else 'light'}"
-        if not made and self.path not in written:
-            write_page(self.path, report)
-            written.add(self.path)
-        self.report = report
-        self.page = browser.Page(chromium, self.path, width=width, dark=dark, **more)
-        self.width = width
-        self.equal("ready", self.js("document.documentElement.dataset.ready"), "true")
-        self.page.frames()
-
-    def __enter__(self):
-        return self
-
-    def __exit__(self, *failed):
-        if not failed[0]:
-            self.equal("console", self.page.said(), [])
-            self.equal("requests", self.page.requests(), ["file://" + os.path.abspath(self.path)])
-        self.page.close()
-
-    def js(self, expression):
-        return self.page.evaluate(expression)
-
-    def that(self, what, holds, seen=""):
-        if not holds:
-            raise AssertionError(f"{self.name}: {what}: {seen}")
-
-    def equal(self, what, got, want):
-        self.that(what, got == want, f"got {got!r}, want {want!r}")
-
-    def texts(self, selector):
-        return self.js(f"[...document.querySelectorAll({json.dumps(selector)})].map((n) => n.textContent)")
-
-    def count(self, selector):
-        return self.js(f"document.querySelectorAll({json.dumps(selector)}).length")
-
-
-def colour_shares(check, lane, x):
-    """Of column `x` (0 to 1) of a lane: how much of its height has the colour of each category."""
-    return check.js(f"""(() => {{
-        const canvas = document.querySelectorAll('.plots canvas')[{lane}];
-        const probe = document.getElementById('probe');
-        const rgb = (key) => (probe.style.color = `var(--${{key}})`, getComputedStyle(probe).color.match(/\\d+/g).slice(0, 3).map(Number));
-        const copy = new OffscreenCanvas(1, canvas.height).getContext('2d', {{willReadFrequently: true}});
-        copy.drawImage(canvas, -Math.floor({x} * canvas.width), 0);
-        const {{data}} = copy.getImageData(0, 0, 1, canvas.height);
-        const near = (i, c) => c.every((v, k) => Math.abs(v - data[4 * i + k]) < 12) && data[4 * i + 3] > 200;
-        return Object.fromEntries({json.dumps(CATEGORIES + ("idle",))}.map((key) => {{
-            const want = rgb(key);
-            let n = 0;
-            for (let i = 0; i < canvas.height; i++)
-                n += near(i, want);
-            return [key, n / canvas.height];
-        }}));
-    }})()""")
+SIZES = ((1200, False), (1200, True), (390, False), (390, True))
 
 
 def check_lane(check, lane, bin_index, bins=report_sample.BINS):
@@ -113,6 +42,7 @@ def everything_drawn(chromium, folder, name, report):
         with Check(chromium, folder, name, report, width, dark) as check:
             check.equal("lanes", check.count(".plots canvas"), lanes)
             check.equal("no sideways scrolling", check.js("document.documentElement.scrollWidth"), width)
+            check.equal("tables wider than their place", wide_tables(check) if width == 1200 else [], [])
             check.equal("page colour", check.js("getComputedStyle(document.body).backgroundColor"),
                         "rgb(17, 19, 21)" if dark else "rgb(247, 247, 245)")
             check.equal("verdict", check.texts("#verdict"), [report["verdict"]])
@@ -128,34 +58,7 @@ def everything_drawn(chromium, folder, name, report):
             check.that("findings", check.count(".card") == len(report["findings"]), check.count(".card"))
             check.equal("nameless or twofold", audit(check), [])
             check.equal("rows of ranks", check.count("#totals tbody tr"), min(16, lanes))
-            check.page.screenshot(os.path.join(folder, f"{name}-{width}-{'dark' if dark else 'light'}.png"))
-
-
-def audit(check):
-    """What those who do not see the page would miss, and ids that are not unique."""
-    return check.js("""(() => {
-        const bad = [];
-        const name = (n) => (n.getAttribute('aria-label') || n.textContent || n.closest('label')?.textContent || '').trim();
-        for (const n of document.querySelectorAll('button, select, input, a'))
-            name(n) || bad.push(n.outerHTML.slice(0, 80));
-        for (const n of document.querySelectorAll('canvas, svg'))
-            n.closest('[aria-hidden=true]') || (n.getAttribute('role') === 'img' && n.getAttribute('aria-label')) || bad.push(n.outerHTML.slice(0, 80));
-        for (const n of document.querySelectorAll('[aria-labelledby]'))
-            document.getElementById(n.getAttribute('aria-labelledby')) || bad.push(n.outerHTML.slice(0, 80));
-        const ids = [...document.querySelectorAll('[id]')].map((n) => n.id);
-        bad.push(...ids.filter((id, i) => ids.indexOf(id) !== i));
-        let level = 1;
-        for (const n of document.querySelectorAll('h1, h2, h3')) {
-            Number(n.tagName[1]) > level + 1 && bad.push(`heading ${n.textContent} skips a level`);
-            level = Number(n.tagName[1]);
-        }
-        for (const n of document.querySelectorAll('table')) {
-            n.caption || bad.push('a table without a caption');
-            const wide = n.parentElement;
-            wide.scrollWidth > wide.clientWidth + 1 && wide.tabIndex !== 0 && bad.push(`not to be scrolled by keyboard: ${n.caption?.textContent}`);
-        }
-        return bad;
-    })()""")
+            check.picture(os.path.join(folder, f"{name}-{width}-{'dark' if dark else 'light'}.png"))
 
 
 def exact_values(chromium, folder):
@@ -290,27 +193,6 @@ def media(chromium, folder):
         check.js("localStorage.clear()")
 
 
-def contrast(check):
-    """Text against its panel in both themes: at least 4.5, as WCAG asks; marks against theirs: 3."""
-    for theme in ("light", "dark"):
-        ratios = check.js(f"""(() => {{
-            document.documentElement.dataset.theme = '{theme}';
-            const probe = document.getElementById('probe');
-            const light = (name) => {{
-                probe.style.color = `var(--${{name}})`;
-                const [r, g, b] = getComputedStyle(probe).color.match(/\\d+/g).map((v) => v / 255)
-                    .map((v) => (v <= 0.04045 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4));
-                return 0.2126 * r + 0.7152 * g + 0.0722 * b;
-            }};
-            const ratio = (a, b) => {{ const [x, y] = [light(a), light(b)].sort((p, q) => q - p); return (x + 0.05) / (y + 0.05); }};
-            return Object.fromEntries([...['text', 'muted', 'accent', 'problem', 'warning', 'note', 'good'].flatMap((n) =>
-                [[`${{n}} on panel`, ratio(n, 'panel') / 4.5], [`${{n}} on page`, ratio(n, 'page') / 4.5]]),
-                ...['compute', 'overlapped', 'exposed', 'memory', 'other', 'plain', 'slow', 'fast', 'gap'].map((n) => [`${{n}} on panel`, ratio(n, 'panel') / 3])]);
-        }})()""")
-        poor = {name: round(ratio, 2) for name, ratio in ratios.items() if ratio < 1}
-        check.equal(f"contrast in {theme}", poor, {})
-
-
 def long_run(chromium, folder):
     """Twenty thousand steps, of ranks that began at different times."""
     report = report_sample.sample(9, steps=20000, straggler=False)
@@ -331,7 +213,7 @@ def long_run(chromium, folder):
             return [[0.1, 0], [0.1, 1], [0.5, 0], [0.9, 8]].map(([x, n]) => copy.getImageData(x * strip.width, (n + 0.4) * row, 1, 1).data[3]);
         })()""")
         check.equal("rows begin where their recording does", [alpha > 128 for alpha in drawn], [False, True, True, True])
-        check.page.screenshot(os.path.join(folder, "long.png"))
+        check.picture(os.path.join(folder, "long.png"))
 
 
 def from_timelines(chromium, folder):
@@ -365,7 +247,31 @@ def from_timelines(chromium, folder):
                 });
             })()""")
             check.that("rank 2 holds the others up", slow[2] > 0.8 and max(slow[:2] + slow[3:]) < 0.2, slow)
-            check.page.screenshot(os.path.join(folder, "command.png"))
+            check.picture(os.path.join(folder, "command.png"))
+
+
+def texts_agree(chromium, folder):
+    maker, turbo = (os.path.join(BUILD, name) for name in ("tests/unit/make_trace", "turbo"))
+    with tempfile.TemporaryDirectory() as traces:
+        several, one = os.path.join(traces, "job"), os.path.join(traces, "gap.timeline")
+        subprocess.run([maker, "--ranks", "2", "--records", "20000", "--launches", several], check=True, capture_output=True, timeout=60)
+        report_agree.gap_and_pause(one)
+        for name, trace, least in (("two-ranks", several, 80), ("gap", one, 40)):
+            page = os.path.join(folder, name + ".html")
+            subprocess.run([turbo, "report", trace, "--html", page], check=True, timeout=60)
+            text = subprocess.run([turbo, "report", trace], check=True, capture_output=True, text=True, timeout=60).stdout
+            with Check(chromium, folder, name, None, width=1200, made=True) as check:
+                compared = report_agree.agree(check, text)
+                check.that("figures compared", compared >= least, compared)
+                check.equal("tables wider than their place", wide_tables(check), [])
+                check.picture(os.path.join(folder, name + ".png"))
+    with Check(chromium, folder, "gap", None, made=True) as check:
+        check.equal("no time where the recording has a gap", check.count("#steps .unseen-step"), 1)
+        check.equal("hatching is explained", [t for t in check.texts(".legend .key") if "Not recorded" in t], ["Not recorded"])
+
+
+def wide_tables(check):
+    return check.js("[...document.querySelectorAll('.scroll')].filter((s) => s.scrollWidth > s.clientWidth + 1).map((s) => s.getAttribute('aria-label'))")
 
 
 def speed(chromium, folder):
@@ -393,6 +299,7 @@ def main():
         print("the page is not built")
         return 1
     keep = sys.argv[2] if sys.argv[1:2] == ["--keep"] else None
+    Check.pictures = bool(keep)
     with tempfile.TemporaryDirectory() as temporary:
         folder = keep or temporary
         os.makedirs(folder, exist_ok=True)
@@ -407,6 +314,7 @@ def main():
             media(tab, folder)
             long_run(tab, folder)
             from_timelines(tab, folder)
+            texts_agree(tab, folder)
             speed(tab, folder)
         finally:
             tab.close()

@@ -1,4 +1,6 @@
 /* test_report_time.c - where the time went, of timelines whose answers are known: busy and idle, overlap, gaps, windows. */
+#include <math.h>
+
 #include "report_fixture.h"
 
 #define COMPUTE "_Z4axpyifPfS_"
@@ -42,37 +44,54 @@ static void test_unions_and_overlap(void **state)
 	report_free(r);
 }
 
-/* The series add up to the sums. */
-static void test_series(void **state)
+static void adds_up(const struct report_series *s, const struct report_time *time)
 {
-	struct scene s = scene();
-	(void)state;
-	for (uint64_t i = 0; i < 500; i++) {
-		kernel(&s, s.a, COMPUTE, 37 * i, 37 * i + 20);
-		kernel(&s, s.c, NCCL, 37 * i + 10, 37 * i + 29);
-	}
-	gap(&s, 18463, 20000);
-	kernel(&s, s.a, COMPUTE, 20000, 20003);
-	struct report *r = report_of(&s);
-	const struct report_gpu *g = &r->rank[0].gpu[0];
 	double sum[REPORT_CATEGORIES] = {0}, overlap = 0, unseen = 0;
-	assert_int_equal(g->series.bins, REPORT_BINS);
-	for (unsigned b = 0; b < REPORT_BINS; b++) {
-		double all = (double)g->series.unseen[b];
+	for (unsigned b = 0; b < s->bins; b++) {
+		double all = (double)s->unseen[b];
 		for (unsigned c = 0; c < REPORT_CATEGORIES; c++) {
-			sum[c] += (double)g->series.exposed[c][b];
-			all += (double)g->series.exposed[c][b];
+			sum[c] += (double)s->exposed[c][b];
+			all += (double)s->exposed[c][b];
 		}
-		overlap += (double)g->series.overlap[b];
-		unseen += (double)g->series.unseen[b];
+		overlap += (double)s->overlap[b];
+		unseen += (double)s->unseen[b];
 		assert_true(all >= 0 && all <= 1.00001);
 	}
 	for (unsigned c = 0; c < REPORT_CATEGORIES; c++)
-		assert_true(labs((long)(sum[c] * (double)g->series.bin_ns) - (long)g->time.exposed_ns[c]) < 1000);
-	assert_true(labs((long)(overlap * (double)g->series.bin_ns) - (long)g->time.overlap_ns) < 1000);
-	assert_true(labs((long)(unseen * (double)g->series.bin_ns) - (long)g->time.unseen_ns) < 1000);
-	assert_int_equal(g->time.unseen_ns, (20000 - 18492) * US); /* a kernel ended in it */
-	report_free(r);
+		assert_true(labs((long)(sum[c] * (double)s->bin_ns) - (long)time->exposed_ns[c]) < 1000);
+	assert_true(labs((long)(overlap * (double)s->bin_ns) - (long)time->overlap_ns) < 1000);
+	assert_true(labs((long)(unseen * (double)s->bin_ns) - (long)time->unseen_ns) < 1000);
+}
+
+/* The series add up to the sums; so does the fine one where it was asked for, and a bin is the mean of its part. */
+static void test_series(void **state)
+{
+	(void)state;
+	for (int fine = 0; fine < 2; fine++) {
+		struct scene s = scene();
+		for (uint64_t i = 0; i < 500; i++) {
+			kernel(&s, s.a, COMPUTE, 37 * i, 37 * i + 20);
+			kernel(&s, s.c, NCCL, 37 * i + 10, 37 * i + 29);
+		}
+		gap(&s, 18463, 20000);
+		kernel(&s, s.a, COMPUTE, 20000, 20003);
+		trace_build_close(s.b);
+		struct report *r = report_with(&(struct report_options){.fine = fine});
+		const struct report_gpu *g = &r->rank[0].gpu[0];
+		assert_int_equal(g->series.bins, REPORT_BINS);
+		assert_int_equal(g->fine.bins, fine ? REPORT_FINE_SPLIT * REPORT_BINS : 0);
+		adds_up(&g->series, &g->time);
+		if (fine)
+			adds_up(&g->fine, &g->time);
+		for (unsigned b = 0; fine && b < REPORT_BINS; b++) {
+			double part = 0;
+			for (unsigned i = 0; i < REPORT_FINE_SPLIT; i++)
+				part += (double)g->fine.exposed[REPORT_COMPUTE][b * REPORT_FINE_SPLIT + i];
+			assert_true(fabs(part / REPORT_FINE_SPLIT - (double)g->series.exposed[REPORT_COMPUTE][b]) < 1e-4);
+		}
+		assert_int_equal(g->time.unseen_ns, (20000 - 18492) * US); /* a kernel ended in it */
+		report_free(r);
+	}
 }
 
 static void test_gaps_are_not_idle(void **state)

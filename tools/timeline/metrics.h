@@ -73,14 +73,19 @@ struct sweep {
 	uint64_t now;                /* everything before it is accounted for */
 	uint64_t end[SWEEP_KINDS];   /* until when each kind is active, as known so far */
 	uint64_t total[SWEEP_MASKS]; /* ns, by the set of what was active */
-	uint64_t origin, bin_ns;
-	unsigned bin;
+	uint64_t origin, bin_ns;     /* bins are those of the finest series there is */
+	unsigned bin, bins;
 	uint64_t bin_end, in_bin[SWEEP_MASKS];
 	uint64_t marked_at, marked[SWEEP_MASKS]; /* total, as of then */
-	struct report_series *series;
+	struct report_series *series, *fine;     /* fine: NULL where there is none */
 };
-/* Allocates the series; its bins divide [start, end). */
-void sweep_init(struct sweep *s, struct report_series *series, uint64_t start, uint64_t end);
+/* Of a bin of the series where `split` bins of the fine series make one. */
+static inline uint64_t sweep_bin_ns(uint64_t start, uint64_t end, unsigned split)
+{
+	return ((end - start) / REPORT_BINS / split + 1) * split;
+}
+/* Allocates the series of `g`; its bins divide [start, end). With `split` > 1 the fine one, too. */
+void sweep_init(struct sweep *s, struct report_gpu *g, uint64_t start, uint64_t end, unsigned split);
 /* The window begins; nothing before it counts. */
 void sweep_begin(struct sweep *s, uint64_t start);
 void sweep_to(struct sweep *s, uint64_t time);
@@ -197,6 +202,7 @@ struct pass {
 	uint64_t open_gap;    /* start + 1 of a gap whose end has not come; 0: none */
 	const char *open_gap_reason;
 	uint64_t window_start, window_end, middle;
+	unsigned split; /* as sweep_init() has it */
 	bool window_asked;
 	/* Of each entry, in the table of its kind; PASS_NO_SLOT: none yet. Records whose entry is of another kind use
 	 * odd_slot. */
@@ -234,6 +240,7 @@ struct pass_gpu *pass_gpu(struct pass *p, uint32_t device);
 struct pass_window {
 	uint64_t origin, start, end;
 	bool asked;
+	unsigned split;
 };
 typedef void pass_progress(void *arg, uint64_t records);
 void pass_rank(struct trace *t, const struct pass_window *w, unsigned top, struct report_rank *out,
@@ -252,7 +259,7 @@ void pass_stream(struct pass *p, struct pass_lane *lane, const struct pass_event
 /* The bin of the series that a time of the window is in. */
 static inline unsigned pass_bin(const struct pass *p, uint64_t time)
 {
-	uint64_t bin = (time - p->window_start) / ((p->window_end - p->window_start) / REPORT_BINS + 1);
+	uint64_t bin = (time - p->window_start) / sweep_bin_ns(p->window_start, p->window_end, p->split);
 	return bin < REPORT_BINS ? (unsigned)bin : REPORT_BINS - 1;
 }
 

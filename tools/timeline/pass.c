@@ -27,7 +27,7 @@ struct pass_gpu *pass_gpu(struct pass *p, uint32_t device)
 	} else {
 		g->out.name = metrics_text("unknown device");
 	}
-	sweep_init(&g->sweep, &g->out.series, p->window_start, p->window_end);
+	sweep_init(&g->sweep, &g->out, p->window_start, p->window_end, p->split);
 	g->sweep.end[SWEEP_UNSEEN] = p->unseen_until;
 	if (p->window_asked)
 		sweep_begin(&g->sweep, p->window_start);
@@ -146,6 +146,7 @@ static bool begin(struct pass *p, const struct pass_window *w)
 	p->window_start = w->start;
 	p->window_end = w->end;
 	p->window_asked = w->asked;
+	p->split = w->split;
 	p->middle = w->start + (w->end - w->start) / 2;
 	p->slot = metrics_alloc(entries, sizeof(*p->slot));
 	for (uint32_t i = 0; i < entries; i++)

@@ -267,6 +267,14 @@ static uint64_t window_end(const struct pass *p, const struct pass_gpu *g)
 	return p->window_asked && !tail ? p->window_end : g->busy_until;
 }
 
+/* Nothing is drawn behind the last operation. */
+static void end_series(struct report_series *s, uint64_t last)
+{
+	for (unsigned b = 0; b < s->bins; b++)
+		if (s->start + b * s->bin_ns >= last)
+			s->unseen[b] = 0;
+}
+
 void pass_gpu_end(struct pass *p, struct pass_gpu *g)
 {
 	struct report_gpu *o = &g->out;
@@ -283,9 +291,8 @@ void pass_gpu_end(struct pass *p, struct pass_gpu *g)
 	end_stretch(g, 0);
 	bool pauses = settle_pauses(g);
 	sweep_end(&g->sweep, o->last, &o->time);
-	for (unsigned b = 0; b < REPORT_BINS; b++)
-		if (o->series.start + b * o->series.bin_ns >= o->last)
-			o->series.unseen[b] = 0;
+	end_series(&o->series, o->last);
+	end_series(&o->fine, o->last);
 	o->kernel_sum_ns = g->kernels.sum;
 	o->kernel_p50_ns = hist_quantile(&g->kernels, 0.5);
 	find_steps(p, g);

@@ -128,6 +128,25 @@ static void find_imbalance(struct report *r)
 		r->memory_imbalance = most * n / sum;
 }
 
+/* Devices that did something, by the streams that the file names. */
+static unsigned devices(const struct trace *t)
+{
+	uint64_t seen = 0;
+	for (uint32_t i = 0; i < trace_lanes(t); i++)
+		if (trace_lane(t, i)->kind == TIMELINE_LANE_STREAM)
+			seen |= 1ull << (trace_lane(t, i)->device % 64);
+	return (unsigned)__builtin_popcountll(seen);
+}
+
+static unsigned fine_split(struct trace **traces, unsigned count)
+{
+	unsigned gpus = 0;
+	for (unsigned i = 0; i < count; i++)
+		gpus += devices(traces[i]);
+	unsigned split = REPORT_FINE_BINS / REPORT_BINS / (gpus ? gpus : 1);
+	return split > REPORT_FINE_SPLIT ? REPORT_FINE_SPLIT : split ? split : 1;
+}
+
 struct report *report_make(struct trace **traces, unsigned count, const struct report_options *o)
 {
 	struct report *r = metrics_alloc(1, sizeof(*r));
@@ -139,7 +158,9 @@ struct report *report_make(struct trace **traces, unsigned count, const struct r
 		watch.total += trace_records(traces[i]);
 	r->rank = metrics_alloc(count, sizeof(*r->rank));
 	r->ranks = count;
-	struct pass_window w = {r->origin_ns, r->window_start, r->window_end, r->window_asked};
+	struct pass_window w = {r->origin_ns, r->window_start, r->window_end, r->window_asked, 1};
+	if (o->fine)
+		w.split = fine_split(traces, count);
 	for (unsigned i = 0; i < count; i++) {
 		pass_rank(traces[i], &w, r->top, &r->rank[i], &all, o->progress ? progress : NULL, &watch);
 		for (unsigned k = 0; k < r->rank[i].gpus; k++)
@@ -173,12 +194,18 @@ static void free_kernels(struct report_kernels *k)
 	free(k->item);
 }
 
-static void free_gpu(struct report_gpu *g)
+static void free_series(struct report_series *s)
 {
 	for (unsigned c = 0; c < REPORT_CATEGORIES; c++)
-		free(g->series.exposed[c]);
-	free(g->series.overlap);
-	free(g->series.unseen);
+		free(s->exposed[c]);
+	free(s->overlap);
+	free(s->unseen);
+}
+
+static void free_gpu(struct report_gpu *g)
+{
+	free_series(&g->series);
+	free_series(&g->fine);
 	for (unsigned i = 0; i < g->counters; i++) {
 		free(g->counter[i].name);
 		free(g->counter[i].value);

@@ -33,8 +33,12 @@ struct report_time {
 											   category_ns[REPORT_COMMUNICATION] */
 };
 
-/* For drawing: the share (0 to 1) of each of `bins` equal parts of the report's window. */
+/* For drawing: the share (0 to 1) of each of `bins` equal parts of the report's window. The fine series has up to
+ * REPORT_FINE_SPLIT times as many, and those of all GPUs together have REPORT_FINE_BINS, which bounds the page: 6 bytes
+ * for a share, 6 shares for a bin. */
 #define REPORT_BINS 1000
+#define REPORT_FINE_SPLIT 16
+#define REPORT_FINE_BINS (128 * REPORT_BINS)
 struct report_series {
 	unsigned bins;
 	uint64_t start, bin_ns;
@@ -168,7 +172,7 @@ struct report_gpu {
 	uint64_t operations, kernels, memsets, memset_bytes, memset_ns, graphs;
 	uint64_t kernel_sum_ns, kernel_p50_ns, tiny_kernels, tiny_ns; /* tiny: less than 10 us */
 	struct report_time time;
-	struct report_series series;
+	struct report_series series, fine; /* fine: only where it was asked for, else without bins */
 	struct report_bucket gap[REPORT_GAP_BUCKETS];
 	struct report_bucket idle[REPORT_IDLE_CLASSES];
 	struct report_copy copy[REPORT_DIRECTIONS]; /* staged_* of an unknown device are in the first GPU */
@@ -255,6 +259,7 @@ struct report {
 struct report_options {
 	uint64_t window_start, window_end; /* ns after the first record of all; end 0: everything */
 	unsigned top;                      /* kernels to keep by name; 0: 20 */
+	bool fine;                         /* with the fine series */
 	/* NULL, or called now and then; `done` and `total` are records. */
 	void (*progress)(void *arg, uint64_t done, uint64_t total);
 	void *progress_arg;

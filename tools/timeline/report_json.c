@@ -2,6 +2,7 @@
  * report_json.c - a report for programs; README.md has the keys.
  */
 #include "report_json.h"
+#include "text.h"
 
 const char *const report_category_name[REPORT_CATEGORIES] = {"compute", "communication", "memory", "other"};
 
@@ -28,11 +29,19 @@ void json_put_time(struct json *j, const struct report_time *t)
 	json_close(j, '}');
 }
 
+void json_put_label(struct json *j, const char *key, const char *short_name)
+{
+	char label[JSON_LABEL * 4 + 1];
+	text_kernel(short_name, JSON_LABEL, label, sizeof(label));
+	json_string(j, key, label);
+}
+
 static void put_kernel(struct json *j, const struct report_kernel *k, uint64_t busy)
 {
 	json_open(j, '{');
 	json_string(j, "name", k->name);
 	json_string(j, "short_name", k->short_name);
+	json_put_label(j, "label", k->short_name);
 	json_string(j, "category", report_category_name[k->category]);
 	json_uint(j, "count", k->count);
 	json_uint(j, "sum_ns", k->sum_ns);

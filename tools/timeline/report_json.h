@@ -21,6 +21,9 @@ static inline void json_put_null(struct json *j, const char *key)
 }
 
 /* report_json.c */
+/* A kernel's name in a column of JSON_LABEL: what tells it apart remains. */
+#define JSON_LABEL 72
+void json_put_label(struct json *j, const char *key, const char *short_name);
 void json_put_time(struct json *j, const struct report_time *t);
 /* report_json_gpu.c */
 void json_put_gpu(struct json *j, const struct report_gpu *g);

@@ -25,13 +25,17 @@ static void put_shares(struct json *j, const char *key, const float *v, unsigned
 	json_key(j, key);
 	json_open(j, '[');
 	for (unsigned i = 0; i < n; i++)
-		json_value(j, (double)v[i], 4);
+		json_value(j, (double)v[i], n == REPORT_BINS ? 4 : 3);
 	json_close(j, ']');
 }
 
-static void put_series(struct json *j, const struct report_series *s)
+static void put_series(struct json *j, const char *key, const struct report_series *s)
 {
-	json_key(j, "series");
+	if (!s->bins) {
+		json_put_null(j, key);
+		return;
+	}
+	json_key(j, key);
 	json_open(j, '{');
 	json_uint(j, "start", s->start);
 	json_uint(j, "bin_ns", s->bin_ns);
@@ -145,6 +149,7 @@ static void put_steps(struct json *j, const struct report_steps *s)
 	json_bool(j, "inferred", true);
 	json_uint(j, "count", s->count);
 	json_string(j, "anchor", s->anchor);
+	json_put_label(j, "anchor_label", s->anchor);
 	json_uint(j, "median_ns", s->median_ns);
 	json_uint(j, "p99_ns", s->p99_ns);
 	json_uint(j, "min_ns", s->min_ns);
@@ -214,7 +219,8 @@ void json_put_gpu(struct json *j, const struct report_gpu *g)
 	json_uint(j, "ns", g->memset_ns);
 	json_close(j, '}');
 	json_put_time(j, &g->time);
-	put_series(j, &g->series);
+	put_series(j, "series", &g->series);
+	put_series(j, "fine", &g->fine);
 	put_gaps(j, g);
 	put_copies(j, g);
 	put_streams(j, g);

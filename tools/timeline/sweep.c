@@ -11,18 +11,28 @@
 #define UNSEEN (1u << SWEEP_UNSEEN)
 #define BIT(category) (1u << (category))
 
-void sweep_init(struct sweep *s, struct report_series *series, uint64_t start, uint64_t end)
+static void init_series(struct report_series *series, unsigned bins, uint64_t start, uint64_t bin_ns)
 {
-	*s = (struct sweep){.origin = start, .series = series};
-	s->bin_ns = (end - start) / REPORT_BINS + 1;
-	s->bin_end = start + s->bin_ns;
-	series->bins = REPORT_BINS;
+	series->bins = bins;
 	series->start = start;
-	series->bin_ns = s->bin_ns;
+	series->bin_ns = bin_ns;
 	for (unsigned c = 0; c < REPORT_CATEGORIES; c++)
-		series->exposed[c] = metrics_alloc(REPORT_BINS, sizeof(float));
-	series->overlap = metrics_alloc(REPORT_BINS, sizeof(float));
-	series->unseen = metrics_alloc(REPORT_BINS, sizeof(float));
+		series->exposed[c] = metrics_alloc(bins, sizeof(float));
+	series->overlap = metrics_alloc(bins, sizeof(float));
+	series->unseen = metrics_alloc(bins, sizeof(float));
+}
+
+void sweep_init(struct sweep *s, struct report_gpu *g, uint64_t start, uint64_t end, unsigned split)
+{
+	uint64_t bin_ns = sweep_bin_ns(start, end, split);
+	*s = (struct sweep){.origin = start, .series = &g->series, .bin_ns = bin_ns / split};
+	s->bins = REPORT_BINS * split;
+	s->bin_end = start + s->bin_ns;
+	init_series(s->series, REPORT_BINS, start, bin_ns);
+	if (split == 1)
+		return;
+	s->fine = &g->fine;
+	init_series(s->fine, s->bins, start, s->bin_ns);
 }
 
 /* The category that a set of active ones counts as, the one named first in report.h; or none. */
@@ -39,17 +49,26 @@ static bool overlaps(unsigned mask)
 	return (mask & BIT(REPORT_COMPUTE)) && (mask & BIT(REPORT_COMMUNICATION));
 }
 
+/* What was active in `share` of a bin. */
+static void add_share(struct report_series *series, unsigned bin, unsigned mask, float share)
+{
+	int c = leader(mask);
+	*(c < 0 ? &series->unseen[bin] : &series->exposed[c][bin]) += share;
+	if (overlaps(mask))
+		series->overlap[bin] += share;
+}
+
 static void close_bin(struct sweep *s)
 {
+	unsigned split = s->bins / REPORT_BINS;
 	for (unsigned m = 1; m < SWEEP_MASKS; m++) {
 		if (!s->in_bin[m])
 			continue;
 		float share = (float)((double)s->in_bin[m] / (double)s->bin_ns);
-		if (s->bin < REPORT_BINS) {
-			int c = leader(m);
-			*(c < 0 ? &s->series->unseen[s->bin] : &s->series->exposed[c][s->bin]) += share;
-			if (overlaps(m))
-				s->series->overlap[s->bin] += share;
+		if (s->bin < s->bins) {
+			add_share(s->series, s->bin / split, m, share / (float)split);
+			if (s->fine)
+				add_share(s->fine, s->bin, m, share);
 		}
 		s->total[m] += s->in_bin[m];
 		s->in_bin[m] = 0;
@@ -58,7 +77,7 @@ static void close_bin(struct sweep *s)
 	s->in_bin[0] = 0;
 	/* Nothing is drawn behind the last bin, so it does not end. */
 	s->bin++;
-	s->bin_end = s->bin < REPORT_BINS ? s->bin_end + s->bin_ns : UINT64_MAX;
+	s->bin_end = s->bin < s->bins ? s->bin_end + s->bin_ns : UINT64_MAX;
 }
 
 static void account(struct sweep *s, unsigned mask, uint64_t from, uint64_t to)
@@ -76,8 +95,8 @@ void sweep_begin(struct sweep *s, uint64_t start)
 	s->begun = true;
 	s->now = start;
 	uint64_t bin = (start - s->origin) / s->bin_ns;
-	s->bin = bin < REPORT_BINS ? (unsigned)bin : REPORT_BINS;
-	s->bin_end = s->bin < REPORT_BINS ? s->origin + (s->bin + 1ull) * s->bin_ns : UINT64_MAX;
+	s->bin = bin < s->bins ? (unsigned)bin : s->bins;
+	s->bin_end = s->bin < s->bins ? s->origin + (s->bin + 1ull) * s->bin_ns : UINT64_MAX;
 }
 
 void sweep_to(struct sweep *s, uint64_t time)

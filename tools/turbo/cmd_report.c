@@ -186,6 +186,7 @@ static int report(struct arguments *a, struct trace_set *set)
 		a->o.progress = show_progress;
 		a->o.progress_arg = &shown;
 	}
+	a->o.fine = a->html != NULL;
 	struct report *r = report_make(set->trace, count, &a->o);
 	if (shown)
 		fprintf(stderr, "\r%60s\r", "");

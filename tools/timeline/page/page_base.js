@@ -29,6 +29,15 @@ function fill(node, attributes, children) {
 
 const byId = (id) => document.getElementById(id);
 
+// An option with its value is not broken across lines, nor a number and its unit; microseconds are written as elsewhere on
+// the page.
+const WHOLE = /(--[a-z][a-z-]*(?: [0-9A-Z.][^\s,;)]*)?|[A-Za-z_]{2,}=[^\s,;()]+)/;
+const UNIT = /(\d) (?=(?:ns|[uµm]?s|min|h|%|[kMGTP]?B(?:\/s)?|[KMGT]iB|[kMG])(?![\w%]))/g;
+function prose(text) {
+	return String(text ?? '').split(WHOLE).map((part, i) => (i % 2 && part.length < 40 ? el('span.whole', null, part)
+		: part.replace(UNIT, '$1\u00a0').replace(/\u00a0us\b/g, '\u00a0µs')));
+}
+
 // ---- numbers ------------------------------------------------------------------------
 
 const NONE = '–';
@@ -67,7 +76,7 @@ function scaled(value, units, base) {
 const bytesText = (n) => scaled(n, ['B', 'kB', 'MB', 'GB', 'TB', 'PB'], 1000);
 const memoryText = (n) => scaled(n, ['B', 'KiB', 'MiB', 'GiB', 'TiB'], 1024);
 const countText = (n) => fixed(n);
-const percentText = (part, whole, digits = 1) => (whole > 0 ? `${fixed((100 * part) / whole, digits)}\u00a0%` : NONE);
+const percentText = (part, whole, digits = 1) => (whole > 0 && Number.isFinite(part) ? `${fixed((100 * part) / whole, digits)}\u00a0%` : NONE);
 const rateText = (bytesASecond) => (bytesASecond > 0 ? `${bytesText(bytesASecond)}/s` : NONE);
 
 // A duration, short: 812 ns, 12.3 µs, 3.21 ms, 61.4 s, 12 min 05 s
@@ -101,6 +110,12 @@ function pointText(ns, step, largest) {
 	const [unit, scale] = largest >= 1e9 ? ['s', 1e9] : largest >= 1e6 ? ['ms', 1e6] : largest >= 1e3 ? ['µs', 1e3] : ['ns', 1];
 	const digits = Math.max(0, Math.min(9, -Math.floor(Math.log10(step / scale) + 1e-9)));
 	return `${fixed(ns / scale, digits)}\u00a0${unit}`;
+}
+
+// Seconds, as --window takes them, with as many digits as `span` needs.
+function secondsText(ns, span) {
+	const digits = Math.max(0, Math.min(9, 3 - Math.floor(Math.log10(span / 1e9))));
+	return String(Number((ns / 1e9).toFixed(digits)));
 }
 
 // Round steps for an axis: about `wanted` of them from `from` to `to`.

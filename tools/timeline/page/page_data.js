@@ -15,6 +15,7 @@ function makeModel(report) {
 		nameLane(lane, twice.has(lane.rank));
 	});
 	alignSteps(lanes);
+	nameCategories(lanes);
 	return {
 		report, ranks, lanes, start,
 		end: Math.max(start + 1, num(window.end), ...lanes.map((lane) => lane.bins.start + lane.bins.width * lane.bins.count)),
@@ -53,17 +54,20 @@ function makeLane(rank, rankIndex, gpu) {
 		bins: makeBins(gpu),
 		gaps: list(rank.gaps?.longest).map((gap) => ({start: num(gap.start), end: num(gap.start) + num(gap.duration),
 			reason: String(gap.reason ?? '')})),
+		stretch: {start: num(gpu.stretch?.start), end: num(gpu.stretch?.end)},
 		steps: makeSteps(gpu.steps),
 		memory: makeMemory(gpu),
 	};
 }
 
-// Nanoseconds a bin in each category. A bin's time outside the window of its GPU belongs to none.
+// Nanoseconds a bin in each category, of the finest series there is. A bin's time outside the window of its GPU
+// belongs to none.
 function makeBins(gpu) {
-	const series = gpu.series || {};
+	const series = gpu.fine || gpu.series || {};
 	const count = Math.max(0, ...['compute', 'communication', 'memory', 'other', 'unseen'].map((key) => list(series[key]).length));
 	const width = Math.max(1e-3, num(series.bin_ns));
 	const bins = {start: num(series.start), width, count};
+	bins.unseen = new Float64Array(count);
 	for (const {key} of CATEGORIES)
 		bins[key] = new Float64Array(count);
 	const share = (key, i) => Math.min(1, Math.max(0, num(series[key]?.[i])));
@@ -77,14 +81,25 @@ function makeBins(gpu) {
 		bins.memory[i] = share('memory', i) * width;
 		bins.other[i] = share('other', i) * width;
 		const busy = bins.compute[i] + bins.overlapped[i] + bins.exposed[i] + bins.memory[i] + bins.other[i];
-		bins.idle[i] = Math.max(0, inside - share('unseen', i) * width - busy);
+		bins.unseen[i] = Math.min(inside, share('unseen', i) * width);
+		bins.idle[i] = Math.max(0, inside - bins.unseen[i] - busy);
 	}
 	return bins;
 }
 
+// A step that spans a gap of the recording is drawn as such; its time is none of the report's.
 function makeSteps(steps) {
 	const at = list(steps?.start).map(num);
-	return at.slice(0, -1).map((from, i) => ({column: i, start: from, end: at[i + 1], time: at[i + 1] - from}));
+	const unseen = new Set(list(steps?.unseen_at));
+	return at.slice(0, -1).map((from, i) => ({column: i, start: from, end: at[i + 1], unseen: unseen.has(i),
+		time: unseen.has(i) ? NaN : at[i + 1] - from}));
+}
+
+// The rank in the middle, and the slowest steps of all.
+function stepFigures(lanes) {
+	const own = lanes.map((lane) => lane.gpu.steps).filter(Boolean);
+	const middle = own.map((s) => num(s.median_ns)).filter((ns) => ns > 0).sort((a, b) => a - b);
+	return {median: quantile(middle, 0.5), p99: Math.max(...own.map((s) => num(s.p99_ns)))};
 }
 
 // Recordings begin and end at different times: steps that began at about the same time get the same column.
@@ -117,13 +132,15 @@ function exposedUntil(lane, time) {
 
 // The counter of device memory, as [time, bytes] where it was sampled.
 function makeMemory(gpu) {
-	const counter = list(gpu.counters).find((c) => /memory/i.test(c.name));
+	const counters = list(gpu.counters);
+	const counter = counters.find((c) => c.name === 'device memory used') || counters.find((c) => /memory/i.test(c.name));
 	if (!counter || !(num(counter.samples) > 0))
 		return null;
 	const series = gpu.series || {};
 	const samples = list(counter.value).flatMap((value, i) => (Number.isFinite(value)
 		? [[num(series.start) + (i + 0.5) * num(series.bin_ns), value]] : []));
-	return {samples, total: num(gpu.memory_bytes), peak: num(counter.peak), last: num(counter.last)};
+	return {samples, total: num(gpu.memory_bytes), peak: num(gpu.memory_peak) || num(counter.peak), last: num(counter.last),
+		own: gpu.memory_process_peak > 0 ? gpu.memory_process_peak : NaN};
 }
 
 // ---- sums over lanes ----------------------------------------------------------------
@@ -135,41 +152,63 @@ function sumTotals(lanes) {
 		sumOf(lanes, (lane) => lane.total[key])]));
 }
 
-const DIRECTIONS = {H2D: 'Host to device', D2H: 'Device to host', D2D: 'On the device', P2P: 'Between devices', other: 'Other'};
+const DIRECTIONS = {H2D: 'from the host to the device', D2H: 'from the device to the host', D2D: 'on the device', P2P: 'between devices', other: 'arrays, host to host, unknown'};
 
-// A row for each direction and kind of host memory that occurred.
+// In GB/s, as the report's gbps: none where the copies are too few or too short to tell.
+const rateOf = (bytes, ns, count) => (ns >= 20000 && Math.floor(ns / 4000) >= count ? bytes / ns : NaN);
+
+// A row for each direction, then what it is made of, as the text output has them.
 function copyRows(lanes) {
 	const rows = [];
-	for (const [key, direction] of Object.entries(DIRECTIONS)) {
+	const add = (name, count, bytes, ns, more) => count > 0 && rows.push({name, count, bytes, ns, rate: rateOf(bytes, ns, count), ...more});
+	for (const [key, title] of Object.entries(DIRECTIONS)) {
 		const all = lanes.map((lane) => lane.gpu.copies?.[key] || {});
 		const sum = Object.fromEntries(['count', 'bytes', 'ns', 'pageable_count', 'pageable_bytes', 'pageable_ns', 'small_count',
 			'staged_count', 'staged_bytes', 'staged_ns'].map((name) => [name, sumOf(all, (copy) => copy[name])]));
-		const host = key === 'H2D' || key === 'D2H';
-		const add = (kind, count, bytes, ns, more) => count > 0
-			&& rows.push({direction, kind, count, bytes, ns, rate: ns > 0 ? bytes / ns : NaN, order: rows.length, ...more});
-		add(host ? 'pinned' : '', sum.count - sum.pageable_count, sum.bytes - sum.pageable_bytes, sum.ns - sum.pageable_ns,
-			{title: host ? 'The driver copied straight from or to host memory.' : ''});
-		add('pageable', sum.pageable_count, sum.pageable_bytes, sum.pageable_ns,
-			{bad: true, title: 'The driver had to stage these.'});
-		add('staged by libturbo', sum.staged_count, sum.staged_bytes, sum.staged_ns,
-			{title: 'As the program saw them, the host\'s work included; on the device they are among the pinned.'});
+		const whole = sum.pageable_count === sum.count;
+		const only = all.length === 1 && 'gbps' in all[0] ? {rate: Number.isFinite(all[0].gbps) ? all[0].gbps : NaN} : {};
+		add(key, sum.count, sum.bytes, sum.ns, {title, small: sum.small_count, ...only, pageable: whole && sum.count > 0});
+		if (!whole && sum.pageable_count > 0) {
+			add('of these pinned', sum.count - sum.pageable_count, sum.bytes - sum.pageable_bytes, sum.ns - sum.pageable_ns,
+				{part: true, title: 'the driver copied straight from or to host memory'});
+			add('of these pageable', sum.pageable_count, sum.pageable_bytes, sum.pageable_ns,
+				{part: true, bad: true, title: 'the driver had to stage these'});
+		}
+		add(sum.count > 0 ? 'staged by libturbo (calls)' : `${key} staged (calls)`, sum.staged_count, sum.staged_bytes, sum.staged_ns,
+			{part: sum.count > 0, title: 'as the program saw them, the host\'s work included; on the device they are among the pinned'});
 	}
+	const memsets = (key) => sumOf(lanes, (lane) => lane.gpu.memsets?.[key]);
+	add('memset', memsets('count'), memsets('bytes'), memsets('ns'), {});
 	return rows;
 }
 
+function unseenStaged(lanes) {
+	const sum = (key) => sumOf(lanes, (lane) => sumOf(Object.values(lane.gpu.copies || {}), (copy) => copy[key]));
+	return {count: sum('staged_unseen_count'), bytes: sum('staged_unseen_bytes')};
+}
+
 const IDLE_CLASSES = {
-	pause: ['Pauses', 'a second and more, a few times only: start-up, a checkpoint, an idle server'],
-	input: ['Waiting for input', 'the next operation copies from the host'],
-	sync: ['After a synchronisation', 'the host had waited for the device, or read a result, just before'],
-	allocation: ['Allocating', 'the driver was allocating or freeing device memory'],
-	short: ['Late launches', 'gaps below 30 µs'],
-	host: ['Host', 'longer gaps: nothing had been launched'],
+	pause: ['Paused (1 s and more, now and then)', 'start-up, a checkpoint, an idle server'],
+	input: ['Idle before a copy from the host', 'the next operation copies from the host'],
+	sync: ['Idle after a synchronisation', 'the host had waited for the device, or read a result, just before'],
+	allocation: ['Idle while the driver allocates', 'or frees device memory'],
+	short: ['Idle between operations (< 30 µs)', 'the next launch was late'],
+	host: ['Idle, nothing launched', 'longer: the host had launched nothing'],
 };
 
-function idleRows(lanes) {
-	return Object.entries(IDLE_CLASSES).map(([key, [name, title]], order) => ({
-		name, title, order, count: sumOf(lanes, (l) => l.gpu.idle?.[key]?.count), ns: sumOf(lanes, (l) => l.gpu.idle?.[key]?.ns),
-	})).filter((row) => row.count > 0);
+// Where the time goes: what ran, then why nothing did, then what is not known. Shares are of what was recorded.
+function timeRows(lanes) {
+	const total = sumTotals(lanes);
+	const rows = CATEGORIES.filter(({key}) => key !== 'idle').map(({key, name, more}) => ({key, name, title: more, ns: total[key]}));
+	for (const [key, [name, title]] of Object.entries(IDLE_CLASSES)) {
+		const count = sumOf(lanes, (l) => l.gpu.idle?.[key]?.count);
+		const ns = sumOf(lanes, (l) => l.gpu.idle?.[key]?.ns);
+		rows.push({key: 'plain', name, title, ns, count, mean: ns / count});
+	}
+	for (const row of rows)
+		row.share = row.ns / total.window;
+	rows.push({key: 'unseen', name: 'Not recorded', title: 'gaps of the recording; shares are of the rest', ns: sumOf(lanes, (lane) => lane.gpu.time?.unseen_ns)});
+	return rows.filter((row) => row.ns > 0).map((row, order) => ({...row, order}));
 }
 
 function gapRows(lanes) {
@@ -181,13 +220,12 @@ function gapRows(lanes) {
 			rows[i].ns += num(bucket.ns);
 		});
 	}
-	const edge = (row) => timeText(row?.below).replace(/\.0+(?=\s)/, '');
-	return rows.map((row, i) => ({...row, name: row.below > 0 ? (i ? `${edge(rows[i - 1])} – ${edge(row)}` : `below ${edge(row)}`)
-		: `${edge(rows[i - 1])} and longer`})).filter((row) => row.count > 0);
+	const edge = (row) => timeText(row.below).replace(/\.0+(?=\s)/, '');
+	return rows.map((row) => ({...row, name: row.below > 0 ? `< ${edge(row)}` : 'longer'})).filter((row) => row.count > 0);
 }
 
 // Tallies of the host, of several ranks: added by kind and name.
-const TALLIES = {calls: 'CUDA call', syncs: 'synchronisation', events: 'libturbo', overheads: 'CUPTI'};
+const TALLIES = {syncs: 'wait', events: 'libturbo', calls: 'call', overheads: 'CUPTI'};
 function tallyRows(ranks) {
 	const rows = new Map();
 	for (const [key, kind] of Object.entries(TALLIES)) {
@@ -201,7 +239,7 @@ function tallyRows(ranks) {
 			rows.set(id, row);
 		}
 	}
-	return [...rows.values()].filter((row) => row.count > 0);
+	return [...rows.values()].filter((row) => row.count > 0).map((row) => ({...row, mean: row.ns / row.count}));
 }
 
 function collectiveRows(ranks) {
@@ -222,26 +260,27 @@ function collectiveRows(ranks) {
 	return [...rows.values()].map((row) => ({...row, busbw: row.ns > 0 && row.weighted > 0 ? row.weighted / row.ns : NaN}));
 }
 
+// In the words of the text output; # is how many.
 const LOSSES = {
-	overwritten: 'older records were overwritten by newer ones; TURBO_TIMELINE_MB makes the ring larger',
-	cupti_lost: 'records were dropped by CUPTI',
-	zero_time: 'records had no start or end, and are left out',
-	backwards: 'records ended before they started, and are left out',
-	unknown: 'records were of an unknown kind',
-	events_lost: 'of libturbo\'s own events did not fit their queue',
-	no_buffer: 'buffers were asked for in vain by CUPTI',
-	bad_buffer: 'buffers could not be read to their end',
-	table_full: 'records have a substitute for their name, because a table was full',
-	dropped: 'records could not be written to the file',
+	overwritten: '# older records were overwritten: raise TURBO_TIMELINE_MB to keep more',
+	cupti_lost: 'CUPTI lost # records',
+	zero_time: '# records came without a time and are left out',
+	backwards: '# records ended before they started and are left out',
+	unknown: '# records were of a kind that libturbo does not know',
+	events_lost: '# of libturbo\'s own events did not fit their queue',
+	no_buffer: '# times there was no buffer for CUPTI: records are missing',
+	bad_buffer: '# of CUPTI\'s buffers could not be read to their end',
+	table_full: '# records have lost their name or stream: a table was full',
+	dropped: '# records could not be written to the file',
 };
 
 // One row a rank and cause.
 function lossRows(model) {
 	return model.ranks.flatMap((rank, order) => {
-		const label = rankLabel(rank);
-		const rows = Object.entries(LOSSES).map(([key, text]) => ({order, label, count: num(rank.lost?.[key]), text}));
-		rows.push({order, label, count: num(rank.damaged), text: 'records or chunks of the file made no sense, and are left out'});
-		return rows.filter((row) => row.count > 0);
+		const row = (count, text) => ({order, label: rankLabel(rank), count, text: text.replace('#', countText(count))});
+		const rows = Object.entries(LOSSES).map(([key, text]) => row(num(rank.lost?.[key]), text));
+		rows.push(row(num(rank.damaged), '# records or chunks made no sense and are left out'));
+		return rows.filter(({count}) => count > 0);
 	});
 }
 

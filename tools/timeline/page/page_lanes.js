@@ -51,10 +51,26 @@ class Lanes {
 			el('div.legend', {role: 'group', 'aria-label': 'Categories shown'}, this.categories.map((category) => el('button', {
 				type: 'button', 'aria-pressed': 'true', title: `${category.more}; click to hide or show`,
 				click: (event) => this.toggle(category.key, event.currentTarget),
-			}, el(`span.swatch.${category.key}`), category.name))),
-			el('div.buttons', null, button('+', 'Zoom in', () => this.view.zoom(0.5)),
+			}, el(`span.swatch.${category.key}`), category.name)), this.keys()),
+			el('div.buttons', null, this.stretch(button), button('+', 'Zoom in', () => this.view.zoom(0.5)),
 				button('−', 'Zoom out', () => this.view.zoom(2)), button('←', 'Earlier', () => this.view.pan(-0.5)),
 				button('→', 'Later', () => this.view.pan(0.5)), button('All', 'Show the whole time', () => this.view.reset())));
+	}
+
+	// What else is drawn in the lanes.
+	keys() {
+		const {lanes} = this.model;
+		const key = (swatch, text, title) => el('span.key', {title}, el(`span.swatch.${swatch}`), text);
+		return [lanes.some((lane) => lane.gaps.length || num(lane.gpu.time?.unseen_ns) > 0)
+				&& key('unseen', 'Not recorded', 'gaps of the recording, and its pauses (TURBO_TIMELINE=sampled); neither busy nor idle'),
+			lanes.some((lane) => lane.steps.length > 1) && key('begins', 'A step begins', 'drawn when steps are far enough apart')];
+	}
+
+	// The longest part without a pause or a gap, where that is not everything.
+	stretch(button) {
+		const {start, end} = this.model.lanes.reduce((a, b) => (b.stretch.end - b.stretch.start > a.stretch.end - a.stretch.start ? b : a)).stretch;
+		return end > start && end - start < 0.98 * this.view.whole
+			&& button('Longest stretch', 'Show the longest part without a pause or a gap of the recording', () => this.view.set(start, end));
 	}
 
 	toggle(key, button) {
@@ -179,7 +195,7 @@ class Lanes {
 			rows.push([null, 'Not recorded', exactTime(Math.round(to - from - sum.seen), to - from), percentText(to - from - sum.seen, to - from)]);
 		const step = data.steps.findIndex((s) => s.start <= this.cursor.time && this.cursor.time < s.end);
 		if (step >= 0)
-			rows.push([null, `Step ${data.steps[step].column + 1}`, timeText(data.steps[step].end - data.steps[step].start), '']);
+			rows.push([null, `Step ${data.steps[step].column + 1}`, timeText(data.steps[step].end - data.steps[step].start), data.steps[step].unseen ? 'in a gap' : '']);
 		const gap = data.gaps.find((g) => g.start <= to && g.end >= from);
 		if (gap)
 			rows.push([null, `Gap: ${gap.reason}`, timeText(gap.end - gap.start), '']);
@@ -193,7 +209,7 @@ class Lanes {
 
 	draw(all = false) {
 		this.paint = Object.fromEntries(CATEGORIES.map((c) => [c.key, colour(c.key)]));
-		Object.assign(this.paint, {grid: colour('grid'), text: colour('muted'), gap: colour('gap')});
+		Object.assign(this.paint, {grid: colour('grid'), text: colour('muted'), gap: colour('gap'), hatch: hatchPattern(this.axis.getContext('2d'), colour('gap'))});
 		drawAxis(this.axis, this.view, this.paint);
 		this.drawOverview();
 		for (const lane of this.lanes) {
@@ -204,7 +220,8 @@ class Lanes {
 			lane.share.textContent = percentText(busyOf(sum), sum.seen);
 		}
 		const {from, to, span, end} = this.view;
-		byId('range').textContent = `${pointText(from, span / 1000, end)} – ${pointText(to, span / 1000, end)} (${timeText(span)})`;
+		byId('range').replaceChildren(`${pointText(from, span / 1000, end)} – ${pointText(to, span / 1000, end)} (${timeText(span)})`,
+			this.view.zoomed ? el('code.whole', {title: 'for turbo report: a finer look at this part'}, `--window ${secondsText(from, span)}..${secondsText(to, span)}`) : '');
 		if (this.cursor)
 			this.point(this.cursor);
 	}
@@ -223,30 +240,16 @@ class Lanes {
 		const {data} = lane;
 		const scale = width / this.view.span;
 		drawStack(context, width, height, data.bins, this.view, this.shown, this.paint);
+		// What is too short to be hatched.
 		context.fillStyle = this.paint.gap;
-		for (const gap of data.gaps)
-			this.hatch(context, (gap.start - this.view.from) * scale, (gap.end - this.view.from) * scale, height);
+		for (const gap of data.gaps) {
+			if ((gap.end - gap.start) * scale < CELL_PIXELS)
+				context.fillRect((gap.start - this.view.from) * scale - 0.75, 0, 1.5, height);
+		}
 		this.marks(context, data.steps, scale, height);
 		lane.canvas.setAttribute('aria-label', `${data.label}: ${CATEGORIES.map((c) => `${c.name.toLowerCase()} `
 			+ percentText(data.total[c.key], data.total.window)).join(', ')}`);
 		lane.fresh = true;
-	}
-
-	hatch(context, from, to, height) {
-		const end = Math.max(to, from + 2);
-		context.save();
-		context.beginPath();
-		context.rect(from, 0, end - from, height);
-		context.clip();
-		context.strokeStyle = this.paint.gap;
-		context.lineWidth = 1.5;
-		context.beginPath();
-		for (let x = Math.max(from, 0) - height; x < Math.min(end, context.canvas.width); x += 6) {
-			context.moveTo(x, height);
-			context.lineTo(x + height, 0);
-		}
-		context.stroke();
-		context.restore();
 	}
 
 	// Beginnings of steps, when they are far enough apart to be told apart.

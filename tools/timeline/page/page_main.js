@@ -58,7 +58,7 @@ function themes() {
 
 function showAll(report) {
 	const model = makeModel(report);
-	byId('verdict').textContent = report.verdict || (model.lanes.length ? 'What the GPU did' : 'Nothing was recorded.');
+	byId('verdict').replaceChildren(...prose(report.verdict || (model.lanes.length ? 'What the GPU did' : 'Nothing was recorded.')));
 	const hosts = new Set(model.ranks.map((rank) => rank.host)).size;
 	byId('about').textContent = [model.ranks[0]?.command, `${model.ranks.length} ${model.ranks.length === 1 ? 'process' : 'processes'}`,
 		`${model.lanes.length} × ${model.lanes[0]?.device || 'GPU'}`, `${hosts} ${hosts === 1 ? 'host' : 'hosts'}`,
@@ -76,7 +76,7 @@ function showAll(report) {
 		chooser(model, (ranks, lanes, kernels) => {
 			showKernels(kernels, sumOf(lanes, (lane) => lane.gpu.time?.busy_ns));
 			showCopies(lanes);
-			showIdle(lanes);
+			showTime(lanes);
 			showCollectives(ranks);
 			showHost(ranks);
 			showStreams(lanes);

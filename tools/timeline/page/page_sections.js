@@ -15,11 +15,11 @@ function showFindings(model) {
 		const level = LEVELS[finding.severity] ? finding.severity : 'note';
 		const rank = model.ranks[finding.rank];
 		return el(`li.card${i < CARDS_AT_FIRST / 2 ? '' : i < CARDS_AT_FIRST ? '.narrow-later' : '.later'}`, {'data-level': level, 'data-id': finding.id},
-			el('p.level', null, el('b', null, LEVELS[level]), rank && ` · ${rankLabel(rank)}`,
-				finding.cost > 0 && ` · costs at most ${percentText(finding.cost, 1)} of the time`),
-			el('h3', null, finding.title),
-			el('p.evidence', null, finding.evidence),
-			finding.fix && el('p.fix', null, el('b', null, 'Fix: '), finding.fix),
+			el('p.level', null, el('b', null, LEVELS[level]), rank && ` · worst: ${rankLabel(rank)}`,
+				finding.cost > 0 && ` · up to ${percentText(finding.cost, 1)} of the time`),
+			el('h3', null, prose(finding.title)),
+			el('p.evidence', null, prose(finding.evidence)),
+			finding.fix && el('p.fix', null, el('b', null, 'Fix: '), prose(finding.fix)),
 			finding.option && optionLine(finding.option));
 	});
 	const cardList = el('ul.cards', null, cards);
@@ -33,7 +33,7 @@ function showFindings(model) {
 // "TURBO_COPY=on stages them …": the setting, to be copied, and what it does.
 function optionLine(text) {
 	const [, setting, rest] = /^(TURBO_[A-Z_]+=\S+)\s*(.*)$/s.exec(text) || [null, null, text];
-	return el('p.option', null, setting && [el('code', null, setting), copyButton(setting)], rest && el('span', null, rest));
+	return el('p.option', null, setting && [el('code', null, setting), copyButton(setting)], rest && el('span', null, prose(rest)));
 }
 
 function copyButton(text) {
@@ -54,16 +54,18 @@ function copyButton(text) {
 function showSummary(lanes) {
 	const sum = sumTotals(lanes);
 	const kernels = sumOf(lanes, (lane) => lane.gpu.kernels?.count);
-	const steps = lanes.flatMap((lane) => lane.steps.map((s) => s.time)).sort((a, b) => a - b);
+	const graphs = sumOf(lanes, (lane) => lane.gpu.graphs);
+	const steps = stepFigures(lanes);
+	const several = lanes.filter((lane) => lane.gpu.steps).length > 1;
 	const facts = [
 		['GPU busy', percentText(sum.window - sum.idle, sum.window), `${timeText(sum.window - sum.idle)} of ${timeText(sum.window)}`],
-		['Computing', percentText(sum.compute + sum.overlapped, sum.window), 'with or without communication'],
-		['Exposed communication', percentText(sum.exposed, sum.window), sum.communication > 0
-			? `${percentText(sum.overlapped, sum.communication)} of communication is hidden` : 'no communication'],
+		['Compute', percentText(sum.compute + sum.overlapped, sum.window), 'with or without communication'],
+		['Communication alone', percentText(sum.exposed, sum.window), sum.communication > 0
+			? `overlap ${percentText(sum.overlapped, sum.communication)}` : 'no communication'],
 		['Copies alone', percentText(sum.memory, sum.window), 'while no kernel runs'],
 		['Idle', percentText(sum.idle, sum.window), timeText(sum.idle)],
-		['Median step', steps.length ? timeText(quantile(steps, 0.5)) : NONE, steps.length ? `p99 ${timeText(quantile(steps, 0.99))}` : 'no steps found'],
-		['Kernels', countText(kernels), sum.window > 0 ? `${significant((kernels / sum.window) * 1e9)} a second` : ''],
+		['Median step', timeText(steps.median), steps.median > 0 ? `${several ? 'of the rank in the middle; P99 up to' : 'P99'} ${timeText(steps.p99)}` : 'no steps were recognised'],
+		['Kernels', countText(kernels), graphs > 0 ? `and ${countText(graphs)} graphs, recorded whole` : sum.window > 0 ? `${significant((kernels / sum.window) * 1e9)} a second` : ''],
 	];
 	byId('summary').replaceChildren(...facts.map(([name, value, note]) => el('div', null,
 		el('dt', null, name), el('dd', null, value, el('small', null, note)))));
@@ -78,20 +80,21 @@ function showTotals(model) {
 		return part;
 	}));
 	const rows = model.lanes.map((lane) => ({lane, order: lane.index, ...lane.total, busy: lane.total.window - lane.total.idle,
-		hidden: lane.total.communication > 0 ? lane.total.overlapped / lane.total.communication : NaN}));
+		computing: lane.total.compute + lane.total.overlapped, hidden: lane.total.communication > 0 ? lane.total.overlapped / lane.total.communication : NaN}));
 	const column = (key, name, more, minor) => ({key, name, title: more, minor, text: (r) => percentText(r[key], r.window), exact: (r) => exactTime(r[key])});
-	const [compute, overlapped, exposed, memory, , idle] = CATEGORIES;
+	const [, overlapped, exposed, memory, other, idle] = CATEGORIES;
+	const some = (category) => rows.some((r) => r[category.key] > 0) && column(category.key,
+		category.name.replace('Kernels that copy or wait', 'Kernels\u00a0that copy\u00a0or\u00a0wait'), category.more, category !== exposed);
 	byId('totals').replaceChildren(dataTable({
 		caption: 'Where the time of each rank went', rows, sort: 'order', ascending: true, limit: 16, columns: [
 			{key: 'order', name: 'Rank', head: true, cell: (r) => el('span', {title: r.lane.detail}, r.lane.label)},
 			{key: 'stack', value: 'busy', name: 'Share of its time', left: true, minor: true, wide: true, cell: (r) => bar(r.lane)},
 			{key: 'window', name: 'Recorded', title: 'from first to last operation, without what was not recorded', text: (r) => timeText(r.window), exact: (r) => exactTime(r.window)},
-			column('busy', 'Busy', 'anything runs'), column('compute', 'Compute', compute.more, true),
-			column('overlapped', 'Both', overlapped.more, true), column('exposed', 'Exposed', exposed.more),
-			{key: 'hidden', name: 'Overlap', title: 'share of communication during which something computes',
+			column('busy', 'Busy', 'anything runs'), column('computing', 'Compute', 'with or without communication'),
+			some(overlapped), some(exposed), rows.some((r) => r.communication > 0) && {key: 'hidden', minor: true, name: 'Overlap', title: 'share of communication during which something computes',
 				text: (r) => percentText(r.overlapped, r.communication), exact: (r) => `${exactTime(r.overlapped)} of ${exactTime(r.communication)}`},
-			column('memory', 'Copies', memory.more, true), column('idle', 'Idle', idle.more),
-		],
+			some(memory), some(other), column('idle', 'Idle', idle.more),
+		].filter(Boolean),
 	}));
 }
 
@@ -99,7 +102,7 @@ const KERNEL_COLOURS = {compute: 'compute', communication: 'communication', memo
 
 // `source`: the report's kernels, or one rank's; busy time is what shares are of.
 function showKernels(source, busy) {
-	const kernels = list(source?.top).map((k) => ({name: String(k.name), short: String(k.short_name || k.name),
+	const kernels = list(source?.top).map((k) => ({name: String(k.name), short: String(k.label || shortened(k.short_name || k.name, 72)),
 		category: KERNEL_COLOURS[k.category] || 'other', kind: k.category, count: num(k.count), sum: num(k.sum_ns),
 		mean: num(k.mean_ns), p50: num(k.p50_ns), p99: num(k.p99_ns), least: num(k.min_ns), most: num(k.max_ns),
 		share: Number.isFinite(k.share) ? k.share : busy > 0 ? num(k.sum_ns) / busy : NaN}));
@@ -109,11 +112,11 @@ function showKernels(source, busy) {
 		caption: 'Kernels by the time they take', rows: kernels, sort: 'sum', limit: 20, filter: (k) => k.name,
 		empty: 'No kernel was recorded.', columns: [
 			{key: 'short', name: 'Kernel', head: true, cell: (k) => el('button.expand', {type: 'button', 'aria-expanded': 'false', title: k.name},
-				el(`span.swatch.${k.category}`, {title: k.kind}), el('code', null, shortened(k.short, 80)))},
-			time('sum', 'Total', {bar: (k) => k.category}),
-			{key: 'share', name: 'Of busy', title: 'share of the time that the GPU was busy', text: (k) => percentText(k.share, 1)},
-			{key: 'count', name: 'Count', text: (k) => countText(k.count)}, time('mean', 'Mean', {minor: true}), time('p50', 'p50', {minor: true}),
-			time('p99', 'p99', {minor: true}), time('most', 'Longest', {minor: true}),
+				el(`span.swatch.${k.category}`, {title: k.kind}), el('code', null, k.short))},
+			time('sum', 'Time', {bar: (k) => k.category}),
+			{key: 'share', name: 'Share', title: 'share of the time that the GPU was busy', text: (k) => percentText(k.share, 1)},
+			{key: 'count', name: 'Count', text: (k) => countText(k.count)}, time('mean', 'Mean', {minor: true}), time('p50', 'P50', {minor: true}),
+			time('p99', 'P99', {minor: true}), time('most', 'Max', {minor: true}),
 		],
 		detail: (k) => [el('code.full', null, k.name), el('p.note', null, `${k.kind || 'kernel'} · ${countText(k.count)} times · `
 			+ `${exactTime(k.sum)} in all · from ${exactTime(k.least)} to ${exactTime(k.most)}`)],
@@ -135,10 +138,11 @@ function showMemory(model) {
 				{key: 'order', name: 'Rank', head: true, cell: (r) => el('span', {title: r.lane.detail}, r.lane.label)},
 				{key: 'line', value: 'share', name: 'Over time; the frame is the whole device', left: true, minor: true, wide: true, cell: (r) => memoryLine(model, r.lane)},
 				{key: 'peak', name: 'Peak', text: (r) => memoryText(r.peak), exact: (r) => `${countText(r.peak)} bytes`},
+				rows.some((r) => r.own > 0) && {key: 'own', name: 'Of this process', title: 'its peak', minor: true, text: (r) => memoryText(r.own), exact: (r) => `${countText(r.own)} bytes`},
 				{key: 'share', name: 'Of the device', text: (r) => percentText(r.peak, r.total)},
 				{key: 'last', name: 'At the end', minor: true, text: (r) => memoryText(r.last), exact: (r) => `${countText(r.last)} bytes`},
 				{key: 'total', name: 'Device', minor: true, text: (r) => memoryText(r.total)},
-			],
+			].filter(Boolean),
 		}));
 }
 

@@ -1,14 +1,19 @@
 // What a GPU did, bin by bin: the categories, sums over a range, and the stacked area of a lane.
 
-// From the bottom of a lane; the keys are those of a rank's bins and totals, and colours' names.
+// From the bottom of a lane; the keys are those of a rank's bins and totals, and colours' names. The names are those of
+// the text output; nameCategories() gives the first one its own.
 const CATEGORIES = [
-	{key: 'compute', name: 'Compute', more: 'kernels other than communication, without communication'},
+	{key: 'compute', name: 'Compute', more: 'kernels other than communication, while none of communication runs'},
 	{key: 'overlapped', name: 'Compute and communication', more: 'both at once: communication that compute hides'},
-	{key: 'exposed', name: 'Exposed communication', more: 'communication while nothing computes'},
-	{key: 'memory', name: 'Memory copies', more: 'copies and memsets while neither runs'},
-	{key: 'other', name: 'Other', more: 'kernels that copy or synchronise, while none of these runs'},
+	{key: 'exposed', name: 'Communication alone', more: 'communication while nothing computes'},
+	{key: 'memory', name: 'Copies alone', more: 'copies and memsets while neither runs'},
+	{key: 'other', name: 'Kernels that copy or wait, alone', more: 'while none of these runs'},
 	{key: 'idle', name: 'Idle', more: 'nothing runs'},
 ];
+
+function nameCategories(lanes) {
+	CATEGORIES[0].name = lanes.some((lane) => lane.total.communication > 0) ? 'Compute alone' : 'Compute';
+}
 
 // Sum of each category of `bins` between two times, bins counted by the share that is inside.
 function binsBetween(bins, from, to) {
@@ -42,6 +47,7 @@ function drawStack(context, width, height, bins, view, shown, paint) {
 	const last = Math.min(bins.count, Math.ceil((view.to - bins.start) / bins.width) + group);
 	const keys = CATEGORIES.map((c) => c.key).filter((key) => key !== 'idle' && shown.has(key));
 	const cells = []; // x, end, seen share, then cumulated shares of `keys`
+	context.fillStyle = paint.hatch;
 	for (let i = first; i < last; i += group) {
 		const end = Math.min(bins.count, i + group);
 		const whole = (end - i) * bins.width;
@@ -56,6 +62,11 @@ function drawStack(context, width, height, bins, view, shown, paint) {
 			for (let j = i; j < end; j++)
 				cell[2] += bins[key][j] / whole;
 		}
+		let unseen = 0;
+		for (let j = i; j < end; j++)
+			unseen += bins.unseen[j] / whole;
+		if (unseen > 0)
+			context.fillRect(cell[0], height * (1 - cell[2] - unseen), cell[1] - cell[0], height * unseen);
 		cells.push(cell);
 	}
 	const area = (level) => {
@@ -84,9 +95,28 @@ function drawStack(context, width, height, bins, view, shown, paint) {
 	}
 }
 
+// What was not recorded, hatched; also in print and when a canvas is scaled.
+function hatchPattern(context, paint) {
+	const tile = document.createElement('canvas');
+	tile.width = tile.height = 12;
+	const pen = tile.getContext('2d');
+	pen.strokeStyle = paint;
+	pen.lineWidth = 2.5;
+	pen.beginPath();
+	for (const x of [-12, 0, 12]) {
+		pen.moveTo(x - 2, 14);
+		pen.lineTo(x + 14, -2);
+	}
+	pen.stroke();
+	const pattern = context.createPattern(tile, 'repeat');
+	pattern.setTransform(new DOMMatrix([0.5, 0, 0, 0.5, 0, 0]));
+	return pattern;
+}
+
 // The mean of all lanes, in `count` bins over the whole time of `view`.
 function meanBins(lanes, view, count) {
 	const mean = {start: view.start, width: view.whole / count, count};
+	mean.unseen = new Float64Array(count);
 	for (const {key} of CATEGORIES)
 		mean[key] = new Float64Array(count);
 	for (const {bins} of lanes) {

@@ -48,7 +48,7 @@ class Strip {
 		let sum = 0, count = 0;
 		for (let i = first; i < end; i++) {
 			const step = this.steps.grid[n][i];
-			if (!step)
+			if (!step || step.unseen)
 				continue;
 			sum += step.time - (this.way === 'work' ? exposedUntil(lane, step.end) - exposedUntil(lane, step.start) : 0);
 			count++;
@@ -66,7 +66,8 @@ class Strip {
 		for (let first = 0; first < count; first += this.group) {
 			const end = Math.min(count, first + this.group);
 			const values = this.lanes.map((_, n) => this.value(n, first, end));
-			this.cells.push({first, end, values, middle: median(values.filter(Number.isFinite))});
+			const known = values.filter(Number.isFinite);
+			this.cells.push({first, end, values, middle: known.length ? median(known) : NaN});
 		}
 		// How far off a rank is drawn in full colour: all but one cell in fifty are less.
 		const off = this.cells.flatMap(({values, middle}) => values.map((v) => Math.abs(v / middle - 1)).filter(Number.isFinite));
@@ -80,14 +81,16 @@ class Strip {
 		if (!this.cells || this.width !== width)
 			this.measure(width);
 		const [slow, fast, even] = [colour('slow'), colour('fast'), colour('even')].map(rgb);
+		const hatch = hatchPattern(context, colour('gap'));
 		const column = width / this.steps.count;
 		for (const {first, end, values, middle} of this.cells) {
 			const wide = (end - first) * column;
 			values.forEach((value, n) => {
 				const share = Math.max(-1, Math.min(1, (value / middle - 1) / this.limit));
-				if (!Number.isFinite(share))
+				const unseen = this.steps.grid[n].slice(first, end).some((step) => step?.unseen);
+				if (!Number.isFinite(share) && !unseen)
 					return;
-				context.fillStyle = mixed(even, share > 0 ? slow : fast, Math.abs(share));
+				context.fillStyle = !Number.isFinite(share) ? hatch : mixed(even, share > 0 ? slow : fast, Math.abs(share));
 				context.fillRect(first * column, n * row, wide > 5 ? wide - 1 : wide + 0.3, row - 1);
 			});
 		}

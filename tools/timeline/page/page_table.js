@@ -1,6 +1,6 @@
 // Tables: sorted by a click or Enter on a heading, cut to the first rows until asked for all, filtered by text.
 
-// options: caption, rows, columns, sort (key), ascending, limit, filter (row → text that is searched),
+// options: caption, rows, columns, sort (key; none: rows stay in their order), ascending, limit, filter (row → text that is searched),
 // detail (row → nodes shown under it when its first cell is pressed).
 // column: key (of this column alone), value (what is sorted by and drawn; the key when left out), name, text(row) or cell(row), exact(row) (tooltip), bar (a swatch class or
 // row → class; drawn as a share of the column's greatest), head (row heading), left (text), wide, minor (left out on
@@ -17,6 +17,8 @@ function dataTable(options) {
 		render();
 	}});
 	const headings = columns.map((column) => {
+		if (!options.sort)
+			return el(`th${classesOf(column)}`, {scope: 'col', title: column.title || null}, column.name);
 		const button = el('button', {type: 'button', title: column.title || null, click: () => {
 			state.ascending = state.key === column.key ? !state.ascending : Boolean(column.head);
 			state.key = column.key;
@@ -61,7 +63,8 @@ function dataTable(options) {
 		const sorted = columns.find((column) => column.key === key);
 		const wanted = state.text.toLowerCase();
 		const rows = options.rows.filter((row) => !wanted || options.filter(row).toLowerCase().includes(wanted));
-		rows.sort((a, b) => compare(valueOf(sorted, a), valueOf(sorted, b)) * (ascending ? 1 : -1));
+		if (sorted)
+			rows.sort((a, b) => compare(valueOf(sorted, a), valueOf(sorted, b)) * (ascending ? 1 : -1));
 		const limit = state.all ? rows.length : Math.min(rows.length, options.limit || rows.length);
 		body.replaceChildren(...rows.slice(0, limit).flatMap(rowNodes));
 		if (!rows.length)
@@ -69,7 +72,8 @@ function dataTable(options) {
 		more.hidden = rows.length <= (options.limit || rows.length);
 		more.textContent = state.all ? `Show the first ${options.limit}` : `Show all ${countText(rows.length)}`;
 		headings.forEach((heading, i) => {
-			heading.setAttribute('aria-sort', columns[i] === sorted ? (ascending ? 'ascending' : 'descending') : 'none');
+			if (sorted)
+				heading.setAttribute('aria-sort', columns[i] === sorted ? (ascending ? 'ascending' : 'descending') : 'none');
 		});
 	}
 
