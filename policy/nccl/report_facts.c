@@ -126,7 +126,21 @@ bool report_waits(const struct judge_world *w, const struct judge_member *m)
 	return (op->flags & FLIGHT_BLIND) && report_wait(p, op->thread, &since) != FLIGHT_WAIT_NONE;
 }
 
-const char *report_state(const struct judge_world *w, const struct judge_member *m, bool others)
+bool report_late(const struct judge_world *w, const struct judge_member *m)
+{
+	for (uint32_t i = 0; i < w->members; i++) {
+		const struct judge_member *q = report_member(w, i);
+		const struct flight_op *op;
+		if (!q || q == m || !report_same_comm(q, m->key) || !report_waits(w, q))
+			continue;
+		op = report_op_open(q);
+		if (op->sequence ? m->sequence < op->sequence : op->peer == m->rank)
+			return true;
+	}
+	return false;
+}
+
+const char *report_state(const struct judge_world *w, const struct judge_member *m)
 {
 	static const char *const life[] = {
 		[LIFE_STOPPED] = "stopped", [LIFE_TRACED] = "traced", [LIFE_DISK] = "disk", [LIFE_DEAD] = "dead"};
@@ -142,7 +156,7 @@ const char *report_state(const struct judge_world *w, const struct judge_member 
 		return "called";
 	if (p->life == LIFE_TRACED || p->life == LIFE_DISK)
 		return life[p->life];
-	return m->state == FLIGHT_ENDING ? "leaving" : others ? "late" : "idle";
+	return m->state == FLIGHT_ENDING ? "leaving" : report_late(w, m) ? "late" : "idle";
 }
 
 int32_t report_job_rank(const struct judge_world *w, const struct judge_member *m)

@@ -27,8 +27,10 @@ enum report_stage report_stage(const struct judge_member *m, const struct flight
 const char *report_stage_name(enum report_stage stage);
 /* It has begun something that is not over, so it waits for the others. */
 bool report_waits(const struct judge_world *w, const struct judge_member *m);
-/* "waits", "called", "late", "idle", "dead", "stopped", ...: one word. `others`: somebody waits in the communicator. */
-const char *report_state(const struct judge_world *w, const struct judge_member *m, bool others);
+/* Another rank waits in a call that it has not made. */
+bool report_late(const struct judge_world *w, const struct judge_member *m);
+/* "waits", "called", "late", "idle", "dead", "stopped", ...: one word. */
+const char *report_state(const struct judge_world *w, const struct judge_member *m);
 bool report_same_comm(const struct judge_member *a, const uint64_t key[2]);
 
 uint64_t report_ago(const struct judge_world *w, uint64_t since);

@@ -130,6 +130,19 @@ static bool full_path(char *out, size_t size, const char *folder, const char *st
 	return n > 0 && (size_t)n < size;
 }
 
+/* So that not everything is written for each number that is taken. */
+static bool is_taken(int dir, const char *stem, const struct file file[2])
+{
+	char name[NAME];
+
+	for (int i = 0; i < 2; i++) {
+		snprintf(name, sizeof(name), "%s%s", stem, file[i].suffix);
+		if (faccessat(dir, name, F_OK, AT_SYMLINK_NOFOLLOW) == 0)
+			return true;
+	}
+	return false;
+}
+
 static int write_anew(struct report_given *given, const char *folder, const struct file file[2])
 {
 	int dir = open(folder, O_DIRECTORY | O_RDONLY | O_CLOEXEC), error = EEXIST;
@@ -139,7 +152,7 @@ static int write_anew(struct report_given *given, const char *folder, const stru
 		return errno;
 	for (unsigned i = 1; error == EEXIST && i <= NUMBERS; i++) {
 		make_stem(stem, i);
-		error = put_both(dir, stem, file, true);
+		error = is_taken(dir, stem, file) ? EEXIST : put_both(dir, stem, file, true);
 		if (!error) {
 			given->number = i;
 			snprintf(given->folder, sizeof(given->folder), "%s", folder);

@@ -81,7 +81,7 @@ void report_json_who(struct out_json *j, const char *key, const struct judge_wor
 	json_begin(j, key, '{');
 	put_who(j, w, m);
 	if (state)
-		json_put_text(j, "state", report_state(w, m, true), SIZE_MAX);
+		json_put_text(j, "state", report_state(w, m), SIZE_MAX);
 	json_end(j, '}');
 }
 
@@ -121,10 +121,7 @@ void report_json_ranks(struct out_json *j, const char *key, const struct report 
 {
 	const struct judge_member *member[JUDGE_MEMBERS];
 	unsigned n = report_members(r->world, comm, member);
-	bool others = false;
 
-	for (unsigned i = 0; i < n; i++)
-		others |= report_waits(r->world, member[i]);
 	json_begin(j, key, '[');
 	for (unsigned i = 0; i < n; i++) {
 		const struct judge_member *m = member[i];
@@ -134,7 +131,7 @@ void report_json_ranks(struct out_json *j, const char *key, const struct report 
 		report_doing(&o, r, m, 80);
 		json_begin(j, NULL, '{');
 		put_who(j, r->world, m);
-		json_put_text(j, "state", report_state(r->world, m, others), SIZE_MAX);
+		json_put_text(j, "state", report_state(r->world, m), SIZE_MAX);
 		json_put_number(j, "issued", (int64_t)m->issued);
 		json_put_number(j, "started", (int64_t)m->started);
 		json_put_number(j, "done", (int64_t)m->done);

@@ -83,7 +83,7 @@ static const char *hint_dead(const struct judge_process *p)
 		return "SIGKILL comes from the kernel when memory runs out (see dmesg), from a scheduler, or by hand.";
 	if (p && p->exit_signal > 0)
 		return "Look at the end of its own output, and for a core dump.";
-	if (p && p->exit_signal == 0)
+	if (p && (p->exit_signal == 0 || atomic_load_explicit(&p->page->leaving, memory_order_relaxed)))
 		return "It ended by itself while others wait for it: look at the end of its own output.";
 	return "Look at the end of its own output, and into dmesg for a process that was killed.";
 }

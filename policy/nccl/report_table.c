@@ -20,7 +20,6 @@ struct table {
 	const struct judge_member *member[JUDGE_MEMBERS];
 	unsigned members;
 	bool shown[JUDGE_MEMBERS], marked[JUDGE_MEMBERS];
-	bool others; /* somebody waits */
 	bool job, host;
 	unsigned rows; /* the head is one */
 	unsigned width[COLUMNS];
@@ -158,7 +157,7 @@ static void put_row(struct table *t, unsigned i, const char *mark)
 	o = cell(t, PID);
 	out_format(&o, "%u", p->pid);
 	o = cell(t, STATE);
-	out_string(&o, report_state(t->r->world, m, t->others));
+	out_string(&o, report_state(t->r->world, m));
 	if (op) {
 		put_call(t, m, op);
 		put_age(t, CALLED, m, op, op->issued, 0);
@@ -229,7 +228,6 @@ static void look(struct table *t)
 
 	for (unsigned i = 0; i < t->members; i++) {
 		const struct flight_page *page = report_process(w, t->member[i])->page;
-		t->others |= report_waits(w, t->member[i]);
 		t->job |= report_job_rank(w, t->member[i]) >= 0;
 		t->host |= strncmp(page->host, first->host, sizeof(page->host)) != 0;
 	}
@@ -308,7 +306,7 @@ static void put_rest(struct out *o, const struct table *t)
 		unsigned k = 0;
 		if (t->shown[i])
 			continue;
-		const char *s = report_state(t->r->world, t->member[i], t->others);
+		const char *s = report_state(t->r->world, t->member[i]);
 		rest++;
 		while (k < states && strcmp(state[k], s) != 0)
 			k++;

@@ -80,11 +80,22 @@ static char *room(void)
 	return text == MAP_FAILED ? NULL : text;
 }
 
+static void put_hour(struct out *o)
+{
+	struct timespec now;
+
+	clock_gettime(CLOCK_REALTIME, &now);
+	report_time(o, (uint64_t)now.tv_sec * 1000000000u);
+	out_string(o, isatty(STDOUT_FILENO) ? ", again every second; Ctrl-C ends it\n\n" : "\n");
+}
+
 static void print(const struct wish *wish, const struct nccl_jobs *jobs, char *text, bool again)
 {
 	struct out o;
 
 	out_begin(&o, text, SHOWN_BYTES);
+	if (wish->watch && !wish->json)
+		put_hour(&o);
 	if (wish->json)
 		nccl_show_json(&o, jobs);
 	else
