@@ -289,7 +289,7 @@ static void find_deps(struct judge_scene *s, struct judge_view *v)
 			continue;
 		if (v->stand == STAND_ISSUED) {
 			/* Inside a group there is no order. */
-			if (x->front->issued > v->front->issued ||
+			if (x->front->issued >= v->front->issued ||
 				(x->front->group && x->front->group == v->front->group))
 				continue;
 			weak = x->front->stream != v->front->stream && x->front->thread != v->front->thread;
