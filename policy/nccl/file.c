@@ -291,6 +291,20 @@ void flight_file_sweep(const char *dir)
 		closedir(d);
 }
 
+static void sweep_own(void)
+{
+	char dir[PATH_MAX];
+
+	if (!enter())
+		return;
+	memcpy(dir, path, sizeof(dir));
+	atomic_store_explicit(&busy, 0, memory_order_release);
+	if (strrchr(dir, '/')) {
+		*strrchr(dir, '/') = '\0';
+		flight_file_sweep(dir);
+	}
+}
+
 /* ---- the copier ---- */
 
 static uint64_t now_ns(void)
@@ -310,13 +324,10 @@ static void *copier(void *arg)
 	guard_enter(); /* never leaves: whatever this thread calls is ours */
 	while (!atomic_load_explicit(&ended, memory_order_relaxed)) {
 		uint64_t now = now_ns();
-		if (now >= next_try && !flight_file_copy())
-			next_try = now + (there ? 0 : RETRY_NS);
-		if (there && now >= next_sweep) {
-			char dir[PATH_MAX];
-			memcpy(dir, path, sizeof(dir));
-			*strrchr(dir, '/') = '\0';
-			flight_file_sweep(dir);
+		if (now >= next_try && !flight_file_copy()) {
+			next_try = now + RETRY_NS;
+		} else if (now >= next_sweep) {
+			sweep_own();
 			next_sweep = now + SWEEP_NS;
 		}
 		nanosleep(&pause, NULL);

@@ -319,6 +319,9 @@ static const char *make_children(void)
 		exit(0);
 	if (waitpid(child, &status, 0) != child || status)
 		return "error: the child";
+	/* A sanitized library is for sanitized programs only. */
+	if (getenv("SAN") && *getenv("SAN"))
+		return "ok";
 	return system("true") == 0 ? "ok" : "error: the other program";
 }
 
@@ -343,6 +346,7 @@ static void obey(struct rank *me, char *order, char *answer)
 	} else if (strcmp(order, "many") == 0) {
 		strcpy(answer, make_many());
 	} else if (strcmp(order, "exec") == 0) {
+		unsetenv("LD_PRELOAD");
 		execlp("sleep", "sleep", "10", (char *)NULL);
 		strcpy(answer, "error: exec");
 	} else {
@@ -380,7 +384,8 @@ static void more_communicators_than_places(void **state)
 	start(&job, 1, NULL);
 	one(&job, 0, "many");
 	flight_await(&copy[0], job.rank[0].pid, 0, 1);
-	for (int i = 0; i < 2000 && copy[0].page.lost < 2; i++, usleep(1000))
+	for (int i = 0; i < 5000 && (copy[0].page.lost < 2 || copy[0].page.comm_high < FLIGHT_COMMS);
+		 i++, usleep(1000))
 		assert_true(flight_read(&copy[0], job.rank[0].pid));
 	assert_int_equal(copy[0].page.comm_high, FLIGHT_COMMS);
 	assert_int_equal(copy[0].page.lost, 2); /* it, and its call */
