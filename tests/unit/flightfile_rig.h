@@ -30,8 +30,6 @@ extern char tmp_dir[];      /* TMPDIR, a folder of the test's own */
 void path_in(char *to, const char *dir, int pid);
 bool read_at(int fd, void *to, size_t bytes, off_t at);
 off_t place_of(unsigned comm);
-/* A whole operation, as flight_page.h says. */
-bool read_op(int fd, unsigned comm, uint64_t index, struct flight_op *op);
 /* The file at `name` says what the record does. */
 void assert_whole(const char *name);
 /* Until the file is up to date. */
