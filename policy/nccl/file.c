@@ -36,6 +36,8 @@
 #define END_TRIES 100
 
 static struct flight_page *page;
+/* TMPDIR at the start: the copier must not read the environment, which the program may be changing. */
+static char tmp_dir[PATH_MAX];
 static _Atomic uint32_t busy; /* 1: a thread is copying; by compare-and-swap */
 static _Atomic bool ended;    /* nothing is copied any more */
 
@@ -150,11 +152,11 @@ static bool make_in(const char *dir)
 
 static void make(void)
 {
-	const char *dirs[] = {"/dev/shm", getenv("TMPDIR"), "/tmp"};
+	const char *dirs[] = {"/dev/shm", tmp_dir, "/tmp"};
 	int error = 0;
 
 	for (unsigned i = 0; i < sizeof(dirs) / sizeof(dirs[0]) && !there; i++) {
-		if (!dirs[i])
+		if (!*dirs[i])
 			continue;
 		there = make_in(dirs[i]);
 		error = errno;
@@ -337,6 +339,10 @@ static void *copier(void *arg)
 
 void flight_file_start(struct flight_page *record)
 {
+	const char *tmp = getenv("TMPDIR");
+
+	if (tmp && strlen(tmp) < sizeof(tmp_dir))
+		strcpy(tmp_dir, tmp);
 	if (!file_copy_start(record)) {
 		log_once(LOG_INFO, "collectives are not shown to other ranks: no memory");
 		return;

@@ -25,16 +25,20 @@ room()
 	fi
 }
 
-shm='mount -t tmpfs -o size=1m none /dev/shm'
-full='head -c 2000000 /dev/zero >/dev/shm/full 2>/dev/null; :'
+kib=$(LD_LIBRARY_PATH=$SIM_DIR "$program" size)
+shm='mount -t tmpfs -o size=4m none /dev/shm' ro='mount -t tmpfs -o ro none /dev/shm'
+full='head -c 5000000 /dev/zero >/dev/shm/full 2>/dev/null; :'
 tmp="export TMPDIR=$work/tmp"
 room 'all is well' /dev/shm 0 "$shm && $tmp"
 room '/dev/shm is full' "$work/tmp" 0 "$shm && $full && $tmp"
-room '/dev/shm has room for a part' "$work/tmp" 0 "mount -t tmpfs -o size=100k none /dev/shm && $tmp"
-room '/dev/shm has room for no communicator' /dev/shm 0 "mount -t tmpfs -o size=180k none /dev/shm && $tmp"
-room '/dev/shm is read-only' "$work/tmp" 0 "mount -t tmpfs -o ro none /dev/shm && $tmp"
+room '/dev/shm has room for a part' "$work/tmp" 0 "mount -t tmpfs -o size=$((kib / 2))k none /dev/shm && $tmp"
+room '/dev/shm has room for no communicator' /dev/shm 0 "mount -t tmpfs -o size=$((kib + 12))k none /dev/shm && $tmp"
+room '/dev/shm is read-only' "$work/tmp" 0 "$ro && $tmp"
 room '/dev/shm is missing' "$work/tmp" 0 "mount -t tmpfs none /dev && $tmp"
-shm='mount -t tmpfs -o ro none /dev/shm' tmp='mount --bind /tmp /tmp && mount -o remount,ro,bind /tmp'
-room 'TMPDIR is no absolute path' nowhere 1 "$shm && $tmp && export TMPDIR=tmp"
-room 'nothing can be written' nowhere 1 "$shm && $tmp && unset TMPDIR"
+# In /tmp the name is taken, by the number that the program will have.
+taken="mkdir /tmp/turbo-0-\$\$.flight && echo /tmp/turbo-0-\$\$.flight >$work/taken"
+room 'TMPDIR is no absolute path' nowhere 1 "$ro && $taken && export TMPDIR=tmp"
+rmdir "$(cat "$work/taken")" || fail 'the folder that was in the way'
+room 'nothing can be written' nowhere 1 "$ro && $taken && unset TMPDIR"
+rmdir "$(cat "$work/taken")" || fail 'the folder that was in the way'
 finish
