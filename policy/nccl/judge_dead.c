@@ -18,24 +18,13 @@ static bool owes(const struct judge_scene *s, const struct judge_view *v, const 
 				 uint64_t since)
 {
 	unsigned i = (unsigned)(dead - s->view);
-	const struct flight_op *theirs;
-	bool peer = !judge_pairwise(v->front->function) || dead->m->rank == v->front->peer;
 
 	if (judge_set_has(&v->lacks, i) && !v->host && !v->solid)
 		return true; /* nothing is heard of the waiting one's GPU, but it cannot be done */
-	if (judge_set_has(&v->lacks, i) || judge_set_has(&v->holds, i))
-		return still_waits(v, since);
-	if (!peer || !still_waits(v, since))
-		return false;
-	/* It had begun, too, and was torn out of it. */
-	switch (judge_reach(dead, v, v->front, &theirs)) {
-	case REACH_STARTED:
-	case REACH_ISSUED:
-	case REACH_NOT_ISSUED: return true;
-	case REACH_UNKNOWN: return theirs != NULL;
-	case REACH_DONE: break;
-	}
-	return false;
+	/* It may have begun, too: it was torn out of it. */
+	return (judge_set_has(&v->lacks, i) || judge_set_has(&v->holds, i) || judge_set_has(&v->with, i) ||
+			judge_set_has(&v->unsure, i)) &&
+		   still_waits(v, since);
 }
 
 void judge_find_dead(const struct judge_scene *s, struct judge_finds *finds)

@@ -225,8 +225,12 @@ static void need_of(struct judge_scene *s, struct judge_view *v, const struct fl
 		switch (judge_reach(q, v, op, &theirs)) {
 		case REACH_NOT_ISSUED: judge_set_add(&v->lacks, (unsigned)i); break;
 		case REACH_ISSUED: judge_set_add(&v->holds, (unsigned)i); break;
-		case REACH_UNKNOWN: n->unsure = true; break;
-		case REACH_STARTED:
+		case REACH_UNKNOWN:
+			if (theirs)
+				judge_set_add(&v->unsure, (unsigned)i);
+			n->unsure = true;
+			break;
+		case REACH_STARTED: judge_set_add(&v->with, (unsigned)i); __attribute__((fallthrough));
 		case REACH_DONE:
 			if (theirs)
 				n->started =

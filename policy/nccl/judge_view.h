@@ -43,10 +43,12 @@ struct judge_view {
 	uint64_t
 		started_last;     /* of all that have begun what is at the front: when the last one did; `complete` */
 	uint64_t over, begun; /* all operations up to these indices are over, have begun */
-	struct judge_set lacks; /* it waits for these, which have not made the call, */
-	struct judge_set holds; /* and these, which have, but have not begun */
-	struct judge_set deps;  /* of its own process: what has to be over before it goes on itself */
-	struct judge_set weak;  /* those of `deps` where that is only likely */
+	struct judge_set lacks;  /* it waits for these, which have not made the call, */
+	struct judge_set holds;  /* and these, which have, but have not begun; */
+	struct judge_set with;   /* these have begun, too, and are not done, */
+	struct judge_set unsure; /* and of these only that they have called is known */
+	struct judge_set deps;   /* of its own process: what has to be over before it goes on itself */
+	struct judge_set weak;   /* those of `deps` where that is only likely */
 };
 
 struct judge_scene {
