@@ -148,8 +148,10 @@ struct flight_page {
 				world;                  /* of the environment (RANK, LOCAL_RANK, WORLD_SIZE); -1: not given */
 			uint32_t python;            /* major << 8 | minor; 0: none */
 			uint64_t nccl;              /* ncclGetVersion; 0: not known */
-			_Atomic uint64_t heartbeat; /* the judge's last look */
-			_Atomic uint64_t sampled;   /* the sampler's last return from the driver */
+			_Atomic uint64_t heartbeat; /* the judge's last look, */
+			_Atomic uint64_t
+				stuck; /* and since when an operation has been open for longer than a look; 0: none */
+			_Atomic uint64_t sampled;     /* the sampler's last return from the driver */
 			_Atomic uint64_t python_tick; /* Python ran something of ours last */
 			_Atomic uint32_t leaving;     /* 1: the process is ending in order */
 			_Atomic uint32_t lost;        /* communicators and operations that found no room */

@@ -45,6 +45,7 @@ struct watch {
 	struct judge_limits limits;
 	uint64_t last, found, looked, died, measured, ticked;
 	uint64_t asked_python;
+	bool lacking; /* ranks of a communicator that was just made */
 	struct judge_finding finding[FINDINGS];
 };
 
@@ -58,14 +59,14 @@ static bool has_ended(void)
 static void find_others(struct watch *t, uint64_t now)
 {
 	struct world *w = t->world;
-	bool apart = now - t->found >= FIND_APART, close;
+	bool apart = now - t->found >= FIND_APART;
 	unsigned found = 0;
 
-	world_read(w, now, apart);
+	world_read(w, now, apart || t->lacking);
 	if (apart)
 		t->found = now;
-	close = world_lacks(w, now > FIND_CLOSE ? now - FIND_CLOSE : 0);
-	if (!close && !(apart && world_lacks(w, 0)))
+	t->lacking = world_lacks(w, now > FIND_CLOSE ? now - FIND_CLOSE : 0);
+	if (!t->lacking && !(apart && world_lacks(w, 0)))
 		return;
 	while (world_find(w, NULL, 0, !apart) > 0)
 		found++;
@@ -175,6 +176,7 @@ static void poll_once(struct watch *t)
 	t->last = now;
 	atomic_store_explicit(&t->page->heartbeat, now, memory_order_relaxed);
 	find_others(t, now);
+	atomic_store_explicit(&t->page->stuck, t->world->stuck_own, memory_order_relaxed);
 	look_at_python(t, now);
 	watch_answer(&t->tell, t->world);
 	if (t->world->stuck)

@@ -12,6 +12,8 @@
 #include "stats_leftovers.h"
 
 #define ENTRIES 4096 /* of a folder that are looked at */
+/* Of a process that has died nobody is waiting any more. */
+#define STUCK_FRESH 2000000000ull
 
 struct world *world_new(const struct flight_page *own)
 {
@@ -134,15 +136,16 @@ static void open_again(struct world *w, unsigned i)
 	*f = again;
 }
 
-static void read_file(struct world *w, unsigned i, uint64_t now, bool others)
+static bool read_head(struct world *w, unsigned i, uint64_t now, bool others)
 {
 	struct world_file *f = &w->file[i];
 	uint64_t ticks = f->read ? w->page[i].start_ticks : 0;
+	uint32_t places = f->places;
 
 	if (!f->memory && (!world_is_open(f) || (others && f->proc.life != LIFE_DEAD)))
 		open_again(w, i);
 	if (!world_is_open(f) || !world_read_page(f, &w->page[i]))
-		return;
+		return false;
 	if (!f->read || ticks != w->page[i].start_ticks) {
 		f->near = f->pid_ns == w->pid_ns;
 		proc_start(&f->proc, f->pid, w->page[i].start_ticks, now);
@@ -150,7 +153,14 @@ static void read_file(struct world *w, unsigned i, uint64_t now, bool others)
 		f->read = true;
 		w->changed = true;
 	}
-	for (unsigned k = 0; k < f->places; k++)
+	if (f->places != places)
+		w->changed = true;
+	return true;
+}
+
+static void read_places(struct world *w, unsigned i, uint64_t now)
+{
+	for (unsigned k = 0; k < w->file[i].places; k++)
 		read_place(w, i, k, now);
 }
 
@@ -189,12 +199,13 @@ static void join(struct world *w)
 			}
 }
 
-static void count_stuck(struct world *w, uint64_t now)
+/* `whole`: all counters are of this moment, not only this process's own. */
+static void count_stuck(struct world *w, uint64_t now, bool whole)
 {
 	w->stuck = 0;
-	w->stuck_new = w->stuck_old = 0;
+	w->stuck_new = w->stuck_old = w->stuck_own = 0;
 	for (unsigned i = 0; i < w->files; i++)
-		for (unsigned k = 0; counts(w, i) && k < w->file[i].places; k++) {
+		for (unsigned k = 0; counts(w, i) && (whole || w->file[i].memory) && k < w->file[i].places; k++) {
 			uint64_t since = w->place[i][k].stuck;
 			if (!since || since >= now)
 				continue;
@@ -203,14 +214,33 @@ static void count_stuck(struct world *w, uint64_t now)
 				w->stuck_new = since;
 			if (!w->stuck_old || since < w->stuck_old)
 				w->stuck_old = since;
+			if (w->file[i].memory && (!w->stuck_own || since < w->stuck_own))
+				w->stuck_own = since;
 		}
+}
+
+/* A process that goes on says that something is stuck. */
+static bool says_stuck(const struct world *w, unsigned i, uint64_t now)
+{
+	return w->page[i].stuck && w->page[i].heartbeat + STUCK_FRESH > now;
 }
 
 void world_read(struct world *w, uint64_t now, bool others)
 {
+	bool whole = others || w->all;
+
 	for (unsigned i = 0; i < w->files; i++)
-		if (others || counts(w, i))
-			read_file(w, i, now, others);
+		if ((others || counts(w, i)) && read_head(w, i, now, others)) {
+			if (w->file[i].memory)
+				read_places(w, i, now);
+			else
+				whole = whole || says_stuck(w, i, now);
+		}
+	count_stuck(w, now, false);
+	whole = whole || w->changed || w->stuck;
+	for (unsigned i = 0; whole && i < w->files; i++)
+		if (w->file[i].read && !w->file[i].memory && (others || counts(w, i)))
+			read_places(w, i, now);
 	if (w->changed) {
 		if (!w->all)
 			join(w);
@@ -220,7 +250,7 @@ void world_read(struct world *w, uint64_t now, bool others)
 	for (unsigned i = w->files; others && !w->all && i-- > 0;)
 		if (!counts(w, i) && !w->file[i].memory)
 			forget(w, i);
-	count_stuck(w, now);
+	count_stuck(w, now, whole);
 	w->last = now;
 }
 
@@ -257,7 +287,8 @@ static bool take(struct world *w, const char *dir, pid_t pid, uint64_t now)
 		return false;
 	memset(w->place[i], 0, sizeof(w->place[0]));
 	if (!w->all) {
-		read_file(w, i, now, false);
+		if (read_head(w, i, now, false))
+			read_places(w, i, now);
 		if (!f->read || !belongs(w, i)) {
 			if (f->read && fstat(f->fd, &st) == 0)
 				w->skipped[st.st_ino % WORLD_SKIPPED] = (struct world_skipped){st.st_ino, st.st_mtim};
@@ -265,6 +296,7 @@ static bool take(struct world *w, const char *dir, pid_t pid, uint64_t now)
 			return false;
 		}
 		f->joined = true;
+		memset(w->skipped, 0, sizeof(w->skipped)); /* they may have to do with it */
 	}
 	w->files++;
 	w->changed = true;

@@ -64,6 +64,7 @@ struct world {
 	bool whole;                    /* for tables: also communicators in which nothing is stuck */
 	unsigned stuck;                /* communicators in which something is stuck, of those that count */
 	uint64_t stuck_new, stuck_old; /* when the last and the first of these became so */
+	uint64_t stuck_own;            /* since when one of this process's is; 0: none */
 	struct judge_world judge;
 	struct world_file file[JUDGE_PROCESSES];
 	struct world_place place[JUDGE_PROCESSES][FLIGHT_COMMS];
@@ -89,8 +90,11 @@ unsigned world_find(struct world *w, const char *dir, pid_t pid, bool quick);
 /* The usual places, one by one, NULL at the end. */
 const char *world_dir(unsigned i);
 
-/* Counters of all that count. `others`, now and then: also whether their files are the same still, and who is to be
- * forgotten. */
+/*
+ * The record of this process, and of each other that counts the head; all counters where one of them says that
+ * something is stuck, has more communicators than before, or is lacked. `others`, now and then: all counters whatever,
+ * whether the files are the same still, and who is to be forgotten.
+ */
 void world_read(struct world *w, uint64_t now, bool others);
 
 /* The ranks that are known by number but have told nothing: is somebody missing in a communicator that was made

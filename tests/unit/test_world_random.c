@@ -21,10 +21,9 @@
 #include "policy/nccl/report.h"
 #include "policy/nccl/world.h"
 
-#define S 1000000000ull
+#define S FILES_S
 #define FILES 3
 #define COMMS 2
-#define NOBODY 4000000
 #define FINDINGS 16
 
 static uint64_t random_state;
@@ -46,7 +45,7 @@ static size_t below(size_t n)
 /* Ranks of two communicators, some calls ahead of each other. */
 static struct flight_page *make(int i)
 {
-	struct flight_page *page = files_page(NOBODY + i, COMMS);
+	struct flight_page *page = files_page(FILES_NOBODY + i, COMMS);
 
 	for (int c = 0; c < COMMS; c++) {
 		struct flight_comm *comm = files_add(page, (uint64_t)c + 1, i, FILES);
@@ -96,7 +95,7 @@ static void damage(int file)
 	char path[256];
 	int fd;
 
-	files_path(path, NOBODY + file);
+	files_path(path, FILES_NOBODY + file);
 	fd = open(path, O_RDWR | O_CLOEXEC);
 	if (fd < 0)
 		return;
@@ -158,14 +157,14 @@ static void a_round(void)
 	assert_non_null(w);
 	for (int i = 0; i < FILES; i++) {
 		page[i] = make(i);
-		files_write(page[i], NOBODY + i, FILES_BYTES(COMMS));
+		files_write(page[i], FILES_NOBODY + i, FILES_BYTES(COMMS));
 	}
 	for (uint64_t i = 0; i < 12; i++) {
 		look(w, (401 + i) * S);
 		damage((int)below(FILES));
 		if (below(6) == 0) {
 			int k = (int)below(FILES);
-			files_write(page[k], NOBODY + k, FILES_BYTES(COMMS));
+			files_write(page[k], FILES_NOBODY + k, FILES_BYTES(COMMS));
 		}
 	}
 	world_free(w);

@@ -1,6 +1,7 @@
 /* world_files.c - see world_files.h. */
 #include <dirent.h>
 #include <fcntl.h>
+#include <signal.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdint.h>
@@ -8,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <unistd.h>
 #include <cmocka.h>
 
@@ -120,4 +122,55 @@ void files_write(const struct flight_page *page, pid_t pid, size_t bytes)
 	assert_int_equal(pwrite(fd, page, bytes, 0), (ssize_t)bytes);
 	assert_int_equal(ftruncate(fd, (off_t)bytes), 0);
 	close(fd);
+}
+
+/* ---- worlds ---- */
+
+pid_t files_child[4];
+
+int files_setup(void **state)
+{
+	(void)state;
+	for (int i = 0; i < 4; i++) {
+		files_child[i] = fork();
+		if (files_child[i] == 0)
+			for (;;)
+				pause();
+	}
+	return 0;
+}
+
+int files_teardown(void **state)
+{
+	(void)state;
+	for (int i = 0; i < 4; i++) {
+		kill(files_child[i], SIGKILL);
+		waitpid(files_child[i], NULL, 0);
+	}
+	files_remove();
+	return 0;
+}
+
+struct flight_page *files_rank(int i, uint64_t key, int rank)
+{
+	struct flight_page *page = files_page(files_child[i], 2);
+	struct flight_comm *comm = files_add(page, key, rank, 2);
+	struct flight_op *op = files_issue(comm, FLIGHT_ALL_REDUCE, 64, 5 * FILES_S);
+
+	op->started = 6 * FILES_S;
+	comm->started = 1;
+	page->sampled = 100 * FILES_S;
+	return page;
+}
+
+struct world *files_world(const struct flight_page *own)
+{
+	struct world *w = world_new(own);
+
+	assert_non_null(w);
+	if (own)
+		world_read(w, FILES_S, true);
+	while (world_find(w, files_dir(), 0, true) > 0) {
+	}
+	return w;
 }

@@ -6,6 +6,10 @@
 #include <sys/types.h>
 
 #include "policy/nccl/flight_page.h"
+#include "policy/nccl/world.h"
+
+#define FILES_S 1000000000ull
+#define FILES_NOBODY 4000000 /* processes that there are not, from here on */
 
 #define FILES_COMM_OFF ((sizeof(struct flight_page) + 4095) / 4096 * 4096)
 #define FILES_BYTES(comms) (FILES_COMM_OFF + (comms) * sizeof(struct flight_comm))
@@ -25,5 +29,17 @@ struct flight_op *files_issue(struct flight_comm *comm, unsigned function, uint6
 void files_path(char path[256], pid_t pid);
 /* Writes so many bytes of it. */
 void files_write(const struct flight_page *page, pid_t pid, size_t bytes);
+
+/* ---- worlds ---- */
+
+/* Processes that live, to be ranks; of a group of tests. */
+extern pid_t files_child[4];
+int files_setup(void **state);
+int files_teardown(void **state);
+
+/* Child `i` as rank of two in a communicator, with one operation begun. */
+struct flight_page *files_rank(int i, uint64_t key, int rank);
+/* Of all that is to be found in the folder. */
+struct world *files_world(const struct flight_page *own);
 
 #endif
