@@ -9,6 +9,8 @@
 #   -r  append "pass|fail|skip NAME[: CASE]" lines to FILE and leave the closing line to the caller
 #   -t  time limit of one test (default 120; x4 under a sanitizer)
 #   -w  command put before unit test programs, e.g. "valgrind -q"
+#   -j  tests that run at once (default: as many as there are cores; 1 with a single name). A test whose
+#       first line says ALONE runs by itself.
 #
 # A test exits with 0 (passed), 77 (skipped) or anything else (failed). The end of
 # a failing test's output is shown. Each case that a passing cmocka program skipped has a line
@@ -17,14 +19,15 @@
 set -u
 cd "$(dirname "$0")/.." || exit 1
 
-verbose= label= results= limit= wrap=
-while getopts vl:r:t:w: opt; do
+verbose= label= results= limit= wrap= jobs=$(nproc)
+while getopts vl:r:t:w:j: opt; do
 	case $opt in
 	v) verbose=1 ;;
 	l) label=$OPTARG ;;
 	r) results=$OPTARG ;;
 	t) limit=$OPTARG ;;
 	w) wrap=$OPTARG ;;
+	j) jobs=$OPTARG ;;
 	*) exit 2 ;;
 	esac
 done
@@ -51,7 +54,7 @@ if [ -z "$results" ]; then
 	own_results=1
 fi
 log=$(mktemp) || exit 1
-trap 'rm -f "$log"; [ -z "$own_results" ] || rm -f "$results"' EXIT
+trap 'rm -f "$log" "$results.lock"; [ -z "$own_results" ] || rm -f "$results"' EXIT
 
 # A unit test may replace a global of the library (-z muldefs), which is no ODR violation.
 export ASAN_OPTIONS=${ASAN_OPTIONS:-detect_leaks=1:abort_on_error=0:detect_stack_use_after_return=1:detect_odr_violation=0}
@@ -131,13 +134,41 @@ report()
 	fi
 }
 
-# run_one NAME COMMAND...
-run_one()
+# run_now NAME COMMAND...: what it has to say comes in one piece.
+run_now()
 {
-	local name=$1 start=$SECONDS
+	local name=$1 start=$SECONDS text
 	shift
 	timeout -k 5 "$limit" "$@" >"$log" 2>&1 </dev/null
-	report "$name" $? $((SECONDS - start))
+	text=$(report "$name" $? $((SECONDS - start)))
+	(flock 9 && printf '%s\n' "$text") 9>>"$results.lock"
+}
+
+# The same beside others. A shell's background jobs ignore SIGINT, which tests are about.
+run_beside()
+{
+	trap - INT QUIT
+	log=$(mktemp) || exit 1
+	run_now "$@"
+	rm -f "$log"
+}
+
+# run_one NAME COMMAND...; $source is the test's.
+running=0
+run_one()
+{
+	if [ "$jobs" = 1 ] || head -n 3 "$source" | grep -qw ALONE; then
+		wait
+		running=0
+		run_now "$@"
+		return
+	fi
+	if [ $running -ge "$jobs" ]; then
+		wait -n
+		running=$((running - 1))
+	fi
+	run_beside "$@" &
+	running=$((running + 1))
 }
 
 # Words after KEY: on the first line of a test's source.
@@ -151,7 +182,7 @@ first_line()
 # A gcc sanitizer runtime must come before libturbo.so in the list (clang's is in the program).
 preload_program()
 {
-	local program=$1 source=$2 name env pre=$lib
+	local program=$1 name env pre=$lib
 	name=$(basename "$program")
 	read -ra env <<<"$(first_line "$source" ENV)"
 	# Long ones that wait most of their time name the one sanitizer that they run under.
@@ -173,7 +204,7 @@ preload_program()
 # Programs of the build that have a source still.
 each_program()
 {
-	local dir=$1 runner=$2 pattern=$3 source program
+	local dir=$1 runner=$2 pattern=$3 program
 	for source in tests/"$dir"/$pattern.c; do
 		[ -f "$source" ] || continue
 		program=$BUILD/tests/$dir/$(basename "$source" .c)
@@ -183,18 +214,18 @@ each_program()
 			report "$(basename "$program")" 1 0
 			continue
 		fi
-		$runner "$program" "$source"
+		$runner "$program"
 	done
 }
 
 each_script()
 {
-	local dir=$1 pattern=$2 script
-	for script in tests/"$dir"/$pattern.sh tests/"$dir"/$pattern.py; do
-		[ -f "$script" ] || continue
-		case $script in
-		*.py) run_one "$(basename "$script" .py)" python3 "$script" ;;
-		*) run_one "$(basename "$script" .sh)" bash "$script" ;;
+	local dir=$1 pattern=$2
+	for source in tests/"$dir"/$pattern.sh tests/"$dir"/$pattern.py; do
+		[ -f "$source" ] || continue
+		case $source in
+		*.py) run_one "$(basename "$source" .py)" python3 "$source" ;;
+		*) run_one "$(basename "$source" .sh)" bash "$source" ;;
 		esac
 	done
 }
@@ -225,7 +256,11 @@ run_pattern()
 for what in "$@"; do
 	before=$(wc -l <"$results")
 	case $what in
-	unit | sim | preload | tools | gpu) run_pattern "$what" 'test_*' ;;
+	unit | sim | preload | tools) run_pattern "$what" 'test_*' ;;
+	gpu)
+		jobs=1
+		run_pattern gpu 'test_*'
+		;;
 	soak)
 		limit=$((${SOAK_S:-600} * 2 + 120))
 		export SOAK_S
@@ -238,6 +273,8 @@ for what in "$@"; do
 			[ $suite = gpu ] && [ ! -d "$BUILD/tests/gpu" ] && continue
 			run_pattern $suite "$what"
 		done
+		wait
+		running=0
 		if [ "$before" = "$(wc -l <"$results")" ]; then
 			echo "no test is called $what" >"$log"
 			report "$what" 1 0
@@ -246,6 +283,7 @@ for what in "$@"; do
 	esac
 done
 
+wait
 [ -n "$own_results" ] || exit 0
 count() { grep -c "^$1 " "$results"; }
 failed=$(count fail)

@@ -8,11 +8,15 @@ import sys
 import tempfile
 
 import harness as h
-from ranks import Job, script
+from ranks import Job, gpus, script
 from turns import Players
 
-SOON_S = 1.0 # a dead rank is told within this time, of which we see the file's
 ABORT_S = 90 # with `abort` a job has ended by then
+
+
+def world():
+    """Ranks of a job: one a GPU, or two that share one; CHECK_RANKS says otherwise. The last one is the culprit."""
+    return int(os.environ.get("CHECK_RANKS") or max(2, gpus()))
 
 
 def reports(job):
@@ -23,14 +27,19 @@ def reports(job):
     return found
 
 
-def scenario(name, world=2, watchdog="report", limit=120, more=None):
+def scenario(name, ranks=None, watchdog="report", limit=120, more=None):
     """One whose ranks are libturbo's. Use with `with`."""
-    return Job(script("torch_nccl.py", name), world, h.PRELOADED,
+    return Job(script("torch_nccl.py", name), ranks or world(), h.PRELOADED,
                {"TURBO_NCCL_WATCHDOG": watchdog, "TURBO_LOG": "info", **(more or {})}, limit)
 
 
 def said(job):
     return [line for rank in range(len(job.ranks)) for line in job.read("err", rank).splitlines() if "libturbo" in line]
+
+
+def table(job):
+    """The job as `turbo nccl` shows it."""
+    return h.run([h.TURBO, "nccl", str(job.ranks[0].pid)], h.BARE, limit=20).out
 
 
 def keep(details, name, job):
@@ -45,15 +54,14 @@ def keep(details, name, job):
                     f.write("==== %s\n%s\n" % (os.path.basename(path), r.read()))
 
 
-def judged(details, problems, name, verdict, culprit=None, limit=120, words=()):
-    """A job that hangs: exactly one report, with that verdict."""
+def judged(details, problems, name, verdict, last=False, limit=60, words=()):
+    """A job that hangs: exactly one report, with that verdict. `last`: of the last rank."""
     with scenario(name, limit=limit) as job:
         seconds = job.wait(lambda: bool(reports(job)))
-        job.wait(lambda: False) if verdict is None else None
         found = reports(job)
         keep(details, name, job)
         if not found:
-            problems.append("%s: no report within %d s; statuses %r" % (name, seconds, job.statuses()))
+            problems.append("%s: no report within %d s; statuses %r\n%s" % (name, seconds, job.statuses(), table(job)))
             return
         report = found[0][0]
         who = (report.get("culprit") or {}).get("rank")
@@ -61,16 +69,16 @@ def judged(details, problems, name, verdict, culprit=None, limit=120, words=()):
         details["figures"][name] = {"seconds": seconds, "verdict": report["verdict"]}
         if report["verdict"] != verdict:
             problems.append("%s: the verdict is %s, not %s" % (name, report["verdict"], verdict))
-        if culprit is not None and who != culprit:
-            problems.append("%s: the culprit is rank %r, not %d" % (name, who, culprit))
+        if last and who != len(job.ranks) - 1:
+            problems.append("%s: the culprit is rank %r, not the last" % (name, who))
         problems += ["%s: the line does not say %s" % (name, w) for w in words if w not in report["line"]]
         if len(found) > 1:
             problems.append("%s: %d reports of one fault" % (name, len(found)))
 
 
-def silent(details, problems, name, world=2, limit=150, more=None):
+def silent(details, problems, name, limit=150, more=None):
     """A job that ends well: no alarm."""
-    with scenario(name, world, limit=limit, more=more) as job:
+    with scenario(name, limit=limit, more=more) as job:
         seconds = job.wait()
         keep(details, name, job)
         details["lines"].append("%s: %.1f s" % (name, seconds))
@@ -82,7 +90,7 @@ def silent(details, problems, name, world=2, limit=150, more=None):
 
 def nccl_faults(details):
     problems = []
-    judged(details, problems, "killed", "dead", 1, words=("rank 1",))
+    judged(details, problems, "killed", "dead", True)
     judged(details, problems, "branch", "mismatch", words=("all_gather", "all_reduce"))
     judged(details, problems, "shape", "mismatch", words=("all_reduce",))
     judged(details, problems, "crossed", "cycle")
@@ -92,7 +100,7 @@ def nccl_faults(details):
 
 def nccl_stopped(details):
     problems = []
-    judged(details, problems, "stopped", "stopped", 1, limit=150)
+    judged(details, problems, "stopped", "stopped", True, limit=150)
     return problems
 
 
@@ -133,9 +141,9 @@ def nccl_alone(details):
 
 
 def nccl_abort(details):
-    """Two ranks, one killed: the other ends by PyTorch's own hand."""
+    """One rank killed: the others end by PyTorch's own hand."""
     problems = []
-    with scenario("killed", 2, "abort", ABORT_S + 60) as job:
+    with scenario("killed", None, "abort", ABORT_S + 60) as job:
         seconds = job.wait()
         keep(details, "abort", job)
         text = job.read("err", 0)
