@@ -28,3 +28,25 @@ WAITS(cuMemcpy2DUnaligned_v2, (const CUDA_MEMCPY2D *copy), (copy))
 WAITS(cuMemcpy2DUnaligned_v2_ptds, (const CUDA_MEMCPY2D *copy), (copy))
 WAITS(cuMemcpy3D_v2, (const CUDA_MEMCPY3D *copy), (copy))
 WAITS(cuMemcpy3D_v2_ptds, (const CUDA_MEMCPY3D *copy), (copy))
+
+/* A launch waits when the queue is full; and a kernel's first one, under lazy loading, until the device is idle, which
+ * it never is while a collective waits for the launch behind it. */
+#define LAUNCHES(suffix)                                                                               \
+	WAITS(cuLaunchKernel##suffix,                                                                      \
+		  (CUfunction f, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by, unsigned bz, \
+		   unsigned shared, CUstream stream, void **params, void **extra),                             \
+		  (f, gx, gy, gz, bx, by, bz, shared, stream, params, extra))                                  \
+	WAITS(cuLaunchKernelEx##suffix,                                                                    \
+		  (const CUlaunchConfig *config, CUfunction f, void **params, void **extra),                   \
+		  (config, f, params, extra))                                                                  \
+	WAITS(cuLaunchCooperativeKernel##suffix,                                                           \
+		  (CUfunction f, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by, unsigned bz, \
+		   unsigned shared, CUstream stream, void **params),                                           \
+		  (f, gx, gy, gz, bx, by, bz, shared, stream, params))
+
+LAUNCHES()
+LAUNCHES(_ptsz)
+
+/* Waits for its pages, and for the device where it must map them. */
+WAITS(cuMemHostAlloc, (void **memory, size_t bytes, unsigned flags), (memory, bytes, flags))
+WAITS(cuMemAllocHost_v2, (void **memory, size_t bytes), (memory, bytes))

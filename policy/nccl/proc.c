@@ -117,6 +117,16 @@ static void compare(struct proc *p, const struct proc_use *use, uint64_t now)
 	}
 }
 
+void proc_see(struct proc *p, uint64_t now)
+{
+	struct proc_stat stat;
+	char dir[32];
+
+	snprintf(dir, sizeof(dir), "/proc/%d", (int)p->pid);
+	if (proc_lives(p, now) && proc_read_stat(dir, &stat))
+		live(p, life_of(p, &stat, false), now);
+}
+
 void proc_measure(struct proc *p, const uint32_t *thread, unsigned threads, uint64_t now)
 {
 	struct proc_stat stat;

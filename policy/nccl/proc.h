@@ -43,6 +43,9 @@ void proc_start(struct proc *p, pid_t pid, uint64_t start_ticks, uint64_t now);
 /* Is it there still? Some 3 us. `true`: it is. */
 bool proc_lives(struct proc *p, uint64_t now);
 
+/* Its state alone. */
+void proc_see(struct proc *p, uint64_t now);
+
 /* Its state and what it uses; some 10 us a thread. `thread`: those that are expected to go on, by number. */
 void proc_measure(struct proc *p, const uint32_t *thread, unsigned threads, uint64_t now);
 

@@ -31,6 +31,9 @@
 #define FIND_CLOSE \
 	(10 * S) /* other ranks' files are looked for at each poll that long after a communicator is made, */
 #define FIND_APART (10 * S) /* and then at that distance, while some are missing */
+#define COMPARES \
+	(1 *         \
+	 S) /* what has been called is compared, though nothing is stuck: some mistakes only give wrong data */
 #define FINDINGS 16
 #define THREADS 8 /* of a process that are expected to go on */
 
@@ -43,7 +46,8 @@ struct watch {
 	struct flight_page *page;
 	struct watch_tell tell;
 	struct judge_limits limits;
-	uint64_t last, found, looked, died, measured, ticked;
+	uint64_t last, found, looked, died, measured, ticked, compared;
+	uint64_t calls; /* of all communicators, when they were compared */
 	uint64_t asked_python;
 	bool lacking; /* ranks of a communicator that was just made */
 	struct judge_finding finding[FINDINGS];
@@ -100,7 +104,8 @@ static void measure(struct watch *t, uint32_t process, uint64_t now)
 		proc_measure(&f->proc, thread, n, now);
 }
 
-/* Whom others wait for, though nothing of the GPU or of a third one holds it up. */
+/* Whom others wait for, though nothing of the GPU or of a third one holds it up. Of the rest it is seen who is stopped:
+ * the last thing that such a one recorded is no reason to believe that it waits. */
 static void measure_suspects(struct watch *t, const struct judge_world *w, uint64_t now)
 {
 	struct judge_limits soon = t->limits;
@@ -115,6 +120,11 @@ static void measure_suspects(struct watch *t, const struct judge_world *w, uint6
 			continue;
 		seen |= 1ull << who;
 		measure(t, (uint32_t)who, now);
+	}
+	for (uint32_t i = 0; i < w->processes; i++) {
+		struct world_file *f = &t->world->file[t->world->file_of[i]];
+		if (!(seen >> i & 1) && f->near && !f->memory)
+			proc_see(&f->proc, now);
 	}
 	t->measured = now;
 }
@@ -144,6 +154,42 @@ static void look(struct watch *t, uint64_t now)
 	}
 	n = judge_look_all(world, &t->limits, t->finding, FINDINGS);
 	watch_tell(&t->tell, w, t->finding, n);
+}
+
+/* ---- comparing ---- */
+
+static uint64_t calls_of(const struct world *w)
+{
+	uint64_t calls = 0;
+
+	for (unsigned i = 0; i < w->files; i++)
+		for (uint32_t k = 0; k < w->file[i].places; k++)
+			calls += w->place[i][k].sequence + w->place[i][k].issued;
+	return calls;
+}
+
+/* Ranks that call unlike things need not hang. */
+static void compare(struct watch *t, uint64_t now)
+{
+	struct world *w = t->world;
+	uint64_t calls;
+	unsigned n, mismatches = 0;
+
+	if (now - t->compared < COMPARES || w->files < 2)
+		return;
+	t->compared = now;
+	calls = calls_of(w);
+	if (calls == t->calls)
+		return;
+	t->calls = calls;
+	w->whole = true;
+	n = judge_look_all(world_look(w, now), &t->limits, t->finding, FINDINGS);
+	w->whole = false;
+	for (unsigned i = 0; i < n; i++)
+		if (t->finding[i].verdict == JUDGE_MISMATCH)
+			t->finding[mismatches++] = t->finding[i];
+	if (mismatches)
+		watch_tell(&t->tell, w, t->finding, mismatches);
 }
 
 /* Does Python get on? Asked only when something does not. */
@@ -183,6 +229,7 @@ static void poll_once(struct watch *t)
 		look(t, now);
 	else
 		atomic_store_explicit(&t->page->verdict, JUDGE_NOTHING, memory_order_relaxed);
+	compare(t, now);
 	act_poll(now, t->world->stuck > 0);
 	t->last = watch_now(); /* a report takes its time */
 }

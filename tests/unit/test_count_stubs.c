@@ -16,7 +16,7 @@
 #include "real.h"
 #include "stats.h"
 
-#define STUB HOOK_cuLaunchKernel
+#define STUB HOOK_cuLaunchHostFunc
 
 /* Put `fn` behind the stub; returns the stub. */
 static void *stub_over(void *fn)
