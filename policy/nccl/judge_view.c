@@ -91,12 +91,16 @@ uint64_t judge_thread_waits(const struct judge_process *p, uint32_t thread, enum
 }
 
 /* The call has not come back, or the end of its group has not. */
+#define WAITS_LATE \
+	(20 * JUDGE_S / 1000) /* waits.c: the kernel's coarse clock, at most a tick of 10 ms behind */
+
 static bool inside_call(const struct judge_view *v, const struct flight_op *op)
 {
 	if (!load(&op->returned))
 		return true;
+	/* In the group's end, which began after it; by a clock that is behind the operation's. */
 	return (op->flags & FLIGHT_GROUPED) &&
-		   judge_thread_waits(v->p, op->thread, FLIGHT_WAIT_NCCL) >= op->issued;
+		   judge_thread_waits(v->p, op->thread, FLIGHT_WAIT_NCCL) + WAITS_LATE >= op->issued;
 }
 
 static void stand_blind(const struct judge_scene *s, struct judge_view *v, const struct flight_op *op)

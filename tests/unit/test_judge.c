@@ -159,6 +159,9 @@ static void test_cycle(void **state)
 	static const struct row rows[] = {
 		{"crossed, one stream", "comm A 0 1; comm B 0 1; A all_reduce 8 : s5 i4; B all_reduce 8 : i4 s5",
 		 "cycle 1 at 1"},
+		{"a send in its group's end, by a clock that is behind; its receiver waits for the next call",
+		 "comm A 0 1; A send 0>1 64 g1 : i9 -; A all_reduce 8 : - s9; P0 wait nccl 9.008; P1 wait gpu 9",
+		 "cycle 1 at 0"},
 		{"crossed, waiting for each",
 		 "comm A 0 1; comm B 0 1; A all_reduce 8 : s5 -; B all_reduce 8 : - s5; P0 wait gpu 5; P1 wait gpu 4",
 		 "cycle 1 at 1"},
