@@ -160,8 +160,9 @@ void python_show_file(struct lines *out, const char *file, size_t bytes)
 		size_t n = strlen(folder[i]);
 		for (size_t at = bytes; at-- > 0;)
 			if (bytes - at > n && memcmp(file + at, folder[i], n) == 0) {
-				file += at + n;
-				bytes -= at + n;
+				/* The folder's name stays: what is in it is not the program's own. */
+				file += at + 1;
+				bytes -= at + 1;
 				break;
 			}
 	}

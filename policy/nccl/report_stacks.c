@@ -109,7 +109,7 @@ static size_t place_bytes(const struct report_frame *f)
 
 static bool installed(const struct report_frame *f)
 {
-	static const char *const part[] = {"/site-packages/", "/dist-packages/", "/lib/python3", "<frozen ",
+	static const char *const part[] = {"site-packages/", "dist-packages/", "/lib/python3", "<frozen ",
 									   "/torch/"};
 	size_t bytes = place_bytes(f);
 

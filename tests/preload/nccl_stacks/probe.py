@@ -32,7 +32,7 @@ def python_lines(t):
 def shown(path):
     for folder in ("/site-packages/", "/dist-packages/"):
         if folder in path:
-            path = path[path.rindex(folder) + len(folder):]
+            path = path[path.rindex(folder) + 1:]
     raw = path.encode()
     return path if len(raw) <= 100 else "..." + raw[-100:].decode(errors="ignore")
 
