@@ -31,9 +31,8 @@
 #define FIND_CLOSE \
 	(10 * S) /* other ranks' files are looked for at each poll that long after a communicator is made, */
 #define FIND_APART (10 * S) /* and then at that distance, while some are missing */
-#define COMPARES \
-	(1 *         \
-	 S) /* what has been called is compared, though nothing is stuck: some mistakes only give wrong data */
+/* What has been called is compared so often, though nothing is stuck: some mistakes only give wrong data. */
+#define COMPARES S
 #define FINDINGS 16
 #define THREADS 8 /* of a process that are expected to go on */
 
@@ -47,9 +46,10 @@ struct watch {
 	struct watch_tell tell;
 	struct judge_limits limits;
 	uint64_t last, found, looked, died, measured, ticked, compared;
-	uint64_t calls; /* of all communicators, when they were compared */
 	uint64_t asked_python;
 	bool lacking; /* ranks of a communicator that was just made */
+	bool comparing;
+	uint64_t calls; /* when they were compared */
 	struct judge_finding finding[FINDINGS];
 };
 
@@ -66,7 +66,8 @@ static void find_others(struct watch *t, uint64_t now)
 	bool apart = now - t->found >= FIND_APART;
 	unsigned found = 0;
 
-	world_read(w, now, apart || t->lacking);
+	t->comparing = now - t->compared >= COMPARES && w->files > 1 && world_calls(w) != t->calls;
+	world_read(w, now, apart || t->lacking || t->comparing);
 	if (apart)
 		t->found = now;
 	t->lacking = world_lacks(w, now > FIND_CLOSE ? now - FIND_CLOSE : 0);
@@ -158,38 +159,28 @@ static void look(struct watch *t, uint64_t now)
 
 /* ---- comparing ---- */
 
-static uint64_t calls_of(const struct world *w)
-{
-	uint64_t calls = 0;
-
-	for (unsigned i = 0; i < w->files; i++)
-		for (uint32_t k = 0; k < w->file[i].places; k++)
-			calls += w->place[i][k].sequence + w->place[i][k].issued;
-	return calls;
-}
-
 /* Ranks that call unlike things need not hang. */
 static void compare(struct watch *t, uint64_t now)
 {
 	struct world *w = t->world;
-	uint64_t calls;
 	unsigned n, mismatches = 0;
 
-	if (now - t->compared < COMPARES || w->files < 2)
+	if (!t->comparing)
 		return;
 	t->compared = now;
-	calls = calls_of(w);
-	if (calls == t->calls)
+	t->calls = world_calls(w);
+	if (!world_unlike(w))
 		return;
-	t->calls = calls;
 	w->whole = true;
 	n = judge_look_all(world_look(w, now), &t->limits, t->finding, FINDINGS);
 	w->whole = false;
 	for (unsigned i = 0; i < n; i++)
 		if (t->finding[i].verdict == JUDGE_MISMATCH)
 			t->finding[mismatches++] = t->finding[i];
+	t->tell.alone = true;
 	if (mismatches)
 		watch_tell(&t->tell, w, t->finding, mismatches);
+	t->tell.alone = false;
 }
 
 /* Does Python get on? Asked only when something does not. */
@@ -250,7 +241,7 @@ static void *watch(void *arg)
 	}
 	t.limits = judge_limits_default;
 	t.limits.user = user_timeout;
-	t.tell = (struct watch_tell){t.page, acting, user_timeout, has_ended};
+	t.tell = (struct watch_tell){.page = t.page, .acts = acting, .timeout = user_timeout, .ended = has_ended};
 	if (acting)
 		act_start();
 	while (!has_ended()) {

@@ -220,7 +220,7 @@ static void tell(const struct watch_tell *t, struct world *w, const struct judge
 	static struct report_given given;
 	const struct judge_process *who = speaker(w);
 	struct said *s = entry_of(w, f);
-	bool own = who && w->file[w->file_of[who - w->process]].memory;
+	bool own = t->alone || (who && w->file[w->file_of[who - w->process]].memory);
 	struct report r = {
 		.world = &w->judge,
 		.finding = f,

@@ -16,6 +16,7 @@ struct watch_tell {
 	bool acts;
 	uint64_t timeout;
 	bool (*ended)(void); /* the process exits: nothing is waited for any more */
+	bool alone;          /* nobody else has looked: this process tells */
 };
 
 uint64_t watch_now(void);

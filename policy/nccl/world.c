@@ -89,11 +89,6 @@ static void forget(struct world *w, unsigned i)
 
 /* ---- reading ---- */
 
-static bool counts(const struct world *w, unsigned i)
-{
-	return w->file[i].read && (w->all || w->file[i].joined || w->file[i].memory);
-}
-
 static bool is_live(const struct world_place *p)
 {
 	return p->state == FLIGHT_LIVE || p->state == FLIGHT_MAKING;
@@ -205,7 +200,8 @@ static void count_stuck(struct world *w, uint64_t now, bool whole)
 	w->stuck = 0;
 	w->stuck_new = w->stuck_old = w->stuck_own = 0;
 	for (unsigned i = 0; i < w->files; i++)
-		for (unsigned k = 0; counts(w, i) && (whole || w->file[i].memory) && k < w->file[i].places; k++) {
+		for (unsigned k = 0; world_counts(w, i) && (whole || w->file[i].memory) && k < w->file[i].places;
+			 k++) {
 			uint64_t since = w->place[i][k].stuck;
 			if (!since || since >= now)
 				continue;
@@ -230,7 +226,7 @@ void world_read(struct world *w, uint64_t now, bool others)
 	bool whole = others || w->all;
 
 	for (unsigned i = 0; i < w->files; i++)
-		if ((others || counts(w, i)) && read_head(w, i, now, others)) {
+		if ((others || world_counts(w, i)) && read_head(w, i, now, others)) {
 			if (w->file[i].memory)
 				read_places(w, i, now);
 			else
@@ -239,7 +235,7 @@ void world_read(struct world *w, uint64_t now, bool others)
 	count_stuck(w, now, false);
 	whole = whole || w->changed || w->stuck;
 	for (unsigned i = 0; whole && i < w->files; i++)
-		if (w->file[i].read && !w->file[i].memory && (others || counts(w, i)))
+		if (w->file[i].read && !w->file[i].memory && (others || world_counts(w, i)))
 			read_places(w, i, now);
 	if (w->changed) {
 		if (!w->all)
@@ -248,7 +244,7 @@ void world_read(struct world *w, uint64_t now, bool others)
 		w->changed = false;
 	}
 	for (unsigned i = w->files; others && !w->all && i-- > 0;)
-		if (!counts(w, i) && !w->file[i].memory)
+		if (!world_counts(w, i) && !w->file[i].memory)
 			forget(w, i);
 	count_stuck(w, now, whole);
 	w->last = now;
@@ -351,7 +347,7 @@ static bool lacks(const struct world *w, const struct world_place *of)
 bool world_lacks(const struct world *w, uint64_t since)
 {
 	for (unsigned i = 0; i < w->files; i++)
-		for (unsigned k = 0; counts(w, i) && k < w->file[i].places; k++)
+		for (unsigned k = 0; world_counts(w, i) && k < w->file[i].places; k++)
 			if (is_live(&w->place[i][k]) && w->place[i][k].made >= since && lacks(w, &w->place[i][k]))
 				return true;
 	return false;

@@ -51,6 +51,7 @@ struct world_skipped {
 	struct timespec written;
 };
 #define WORLD_SKIPPED 256
+#define WORLD_UNLIKE 64
 
 struct world {
 	const struct flight_page *own;
@@ -58,13 +59,15 @@ struct world {
 	uint64_t watched; /* see judge.h */
 	uint64_t last;    /* time of the last world_read() */
 	unsigned files;
-	bool changed;                  /* communicators have come or gone since `joined` was told */
-	bool all;                      /* every file counts, not only those that are joined */
-	bool dead;                     /* files of a job that has ended */
-	bool whole;                    /* for tables: also communicators in which nothing is stuck */
-	unsigned stuck;                /* communicators in which something is stuck, of those that count */
-	uint64_t stuck_new, stuck_old; /* when the last and the first of these became so */
-	uint64_t stuck_own;            /* since when one of this process's is; 0: none */
+	bool changed;                     /* communicators have come or gone since `joined` was told */
+	bool all;                         /* every file counts, not only those that are joined */
+	bool dead;                        /* files of a job that has ended */
+	bool whole;                       /* for tables: also communicators in which nothing is stuck */
+	unsigned stuck;                   /* communicators in which something is stuck, of those that count */
+	uint64_t stuck_new, stuck_old;    /* when the last and the first of these became so */
+	uint64_t stuck_own;               /* since when one of this process's is; 0: none */
+	uint64_t unlike[WORLD_UNLIKE][2]; /* keys that world_unlike() has told, */
+	unsigned unlikes;                 /* so many so far */
 	struct judge_world judge;
 	struct world_file file[JUDGE_PROCESSES];
 	struct world_place place[JUDGE_PROCESSES][FLIGHT_COMMS];
@@ -75,6 +78,12 @@ struct world {
 	struct flight_page page[JUDGE_PROCESSES];
 	struct flight_op op[JUDGE_MEMBERS][FLIGHT_OPS];
 };
+
+/* Its process counts: it belongs to the job. */
+static inline bool world_counts(const struct world *w, unsigned i)
+{
+	return w->file[i].read && (w->all || w->file[i].joined || w->file[i].memory);
+}
 
 /* `own`: the record of this process, as it is in memory; NULL: it is no rank. NULL when there is no memory. Not
  * inherited by children. */
@@ -108,6 +117,15 @@ const struct judge_world *world_look(struct world *w, uint64_t now);
 /* The texts of the pages in `judge`: stacks of issuers and dumps. Before that they are empty. */
 void world_texts(struct world *w);
 
+/*
+ * A communicator whose rank 0 this process is and in which ranks have called unlike things, by the signatures of the
+ * newest call that all have made: a look at one operation a rank. Not those of which that was said before. Counters are
+ * of the last world_read() of all.
+ */
+bool world_unlike(struct world *w);
+/* Changes when there is something new to compare. */
+uint64_t world_calls(const struct world *w);
+
 /* ---- world_read.c ---- */
 
 /* The page without texts; false: it is none, or not one that can be understood. */
@@ -115,6 +133,8 @@ bool world_read_page(struct world_file *f, struct flight_page *page);
 bool world_read_place(struct world_file *f, unsigned place, struct world_place *to);
 /* The ring of a place; false: it is another communicator's now. Operations that change are left out. */
 bool world_read_ops(struct world_file *f, unsigned place, uint32_t life, struct flight_op *op);
+/* Of the ring the one operation with that index; false: it is not there. */
+bool world_read_op(struct world_file *f, unsigned place, uint64_t index, struct flight_op *op);
 void world_read_texts(struct world_file *f, struct flight_page *page);
 /* Opens it and keeps the descriptor. */
 bool world_open(struct world_file *f, const char *dir, pid_t pid);

@@ -6,11 +6,6 @@
 /* A process that cannot be asked about shows that it runs by its watch. */
 #define HEARTBEAT_NS 10000000000ull
 
-static bool counts(const struct world *w, unsigned i)
-{
-	return w->file[i].read && (w->all || w->file[i].joined || w->file[i].memory);
-}
-
 static bool same_key(const struct world_place *a, const struct world_place *b)
 {
 	return memcmp(a->key, b->key, sizeof(a->key)) == 0;
@@ -163,12 +158,12 @@ const struct judge_world *world_look(struct world *w, uint64_t now)
 	w->dead = now == 0;
 	if (w->dead)
 		for (unsigned i = 0; i < w->files; i++)
-			if (counts(w, i) && last_sign(w, i) > now)
+			if (world_counts(w, i) && last_sign(w, i) > now)
 				now = last_sign(w, i);
 	w->judge =
 		(struct judge_world){.now = now, .watched = w->watched, .process = w->process, .member = w->member};
 	for (unsigned i = 0; i < w->files; i++)
-		if (counts(w, i))
+		if (world_counts(w, i))
 			add_process(w, i, now);
 	while (w->judge.members < JUDGE_MEMBERS && (p = next_comm(w, now)))
 		add_comm(w, p);

@@ -190,6 +190,15 @@ bool world_read_place(struct world_file *f, unsigned place, struct world_place *
 	return true;
 }
 
+bool world_read_op(struct world_file *f, unsigned place, uint64_t index, struct flight_op *op)
+{
+	uint64_t at = comm_at(place) + COMM_HEAD + index % FLIGHT_OPS * sizeof(*op);
+	uint64_t again; /* the version, and what stands behind it */
+
+	return read_at(f, at, op, sizeof(*op)) && read_at(f, at, &again, sizeof(again)) && !(op->version & 1) &&
+		   memcmp(op, &again, sizeof(op->version)) == 0 && op->index == index;
+}
+
 bool world_read_ops(struct world_file *f, unsigned place, uint32_t life, struct flight_op *op)
 {
 	struct flight_op again[16];
