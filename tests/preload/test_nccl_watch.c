@@ -85,6 +85,13 @@ static void one_calls_another(struct job *j)
 		one(j, i, i == j->ranks.n / 2 ? "allgather 500" : "allreduce 500");
 }
 
+/* Nothing hangs, but the data is wrong. */
+static void sum_less(struct job *j)
+{
+	for (int i = 0; i < j->ranks.n; i++)
+		one(j, i, i == 2 ? "allreduce 200" : "allreduce 100");
+}
+
 static void receives_more(struct job *j)
 {
 	one(j, 0, "send 100 peer=1");
@@ -138,6 +145,7 @@ static const struct {
 	{8, {NULL}, last_is_killed, "dead", 7},
 	{4, {NULL}, first_exits, "dead", 0},
 	{4, {NULL}, one_calls_another, "mismatch", 2},
+	{4, {"SIM_NCCL_MIXED=1"}, sum_less, "mismatch", 2},
 	{2, {"TURBO_NCCL_WATCHDOG=abort"}, receives_more, "mismatch", 1},
 	{2, {LIMIT}, second_computes, "timeout", 1},
 	{2, {LIMIT}, seconds_gpu_computes, "timeout", 1},
@@ -146,7 +154,7 @@ static const struct {
 	{4, {NULL}, third_is_crossed, "cycle", 2},
 };
 #define JOBS (sizeof(rows) / sizeof(rows[0]))
-#define TOLD 4 /* the one whose ranks are told of it */
+#define TOLD 5 /* the one whose ranks are told of it */
 #define SLOW (JOBS - 2)
 #define CROSSED (JOBS - 1) /* it takes 3 s */
 static struct job jobs[JOBS];

@@ -39,6 +39,7 @@
 	F(DIE)        /* the process kills itself when its so-many-th launch runs */                          \
 	F(PEER_ERROR) /* 1: who waits for a process that died gets ncclRemoteError, as over a network */      \
 	F(SIZE_ERROR) /* 1: all-gathers of unlike size give ncclRemoteError, as over a network */             \
+	F(MIXED)      /* 1: unlike launches complete, and nothing is moved */                                 \
 	F(ABORT)      /* 1: ncclCommAbort never returns */                                                    \
 	F(ASYNC_MS)   /* ncclCommGetAsyncError takes so long; 1: for ever */                                  \
 	F(INIT)       /* 1: initialisation never ends */                                                      \

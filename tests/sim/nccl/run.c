@@ -311,11 +311,12 @@ void run_collectives(struct run *r)
 	c->started = number;
 	me->desc[number & 1] = r->l->desc;
 	bool met = meet(r, MEET_STARTED, number);
-	if (met && (!all_alike(r, number) || fault(c, FAULT_STUCK) == number))
+	bool alike = !met || all_alike(r, number);
+	if (met && ((!alike && !fault(c, FAULT_MIXED)) || fault(c, FAULT_STUCK) == number))
 		run_hang(r);
 	if (met)
 		run_sleep(r, fault(c, FAULT_TIME_US));
-	if (!run_must_end(r) && move_all(r, number)) {
+	if (!run_must_end(r) && (!alike || move_all(r, number))) {
 		if (events)
 			profiler_kernel_end(c, r->l, events);
 		__atomic_store_n(&me->completed, number, __ATOMIC_SEQ_CST);
