@@ -1,6 +1,5 @@
 /* proc_read.c - see proc.h: what the files below /proc say. */
 #include <ctype.h>
-#include <dirent.h>
 #include <fcntl.h>
 #include <limits.h>
 #include <linux/futex.h>
@@ -10,6 +9,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "entries.h"
 #include "proc.h"
 
 #define TREE 64    /* processes of one tree */
@@ -176,14 +176,15 @@ static void read_tasks(pid_t pid, const uint32_t *thread, unsigned threads, stru
 					   struct proc_use *use)
 {
 	char path[32], dir[64];
-	struct dirent *entry;
-	DIR *d;
+	struct entries e;
+	const char *name;
 
 	snprintf(path, sizeof(path), "/proc/%d/task", (int)pid);
-	d = opendir(path);
-	for (int i = 0; d && i < TASKS && (entry = readdir(d));) {
+	if (!entries_open(&e, path))
+		return;
+	for (int i = 0; i < TASKS && (name = entries_next(&e));) {
 		struct proc_stat stat;
-		uint32_t id = (uint32_t)strtoul(entry->d_name, NULL, 10);
+		uint32_t id = (uint32_t)strtoul(name, NULL, 10);
 		if (id == 0)
 			continue;
 		i++;
@@ -203,8 +204,7 @@ static void read_tasks(pid_t pid, const uint32_t *thread, unsigned threads, stru
 			read_call(dir, use);
 		}
 	}
-	if (d)
-		closedir(d);
+	entries_close(&e);
 }
 
 /* ---- descendants ---- */
@@ -225,8 +225,8 @@ static void read_descendant(pid_t pid, pid_t root, struct tree *tree, struct pro
 {
 	char path[32], dir[64];
 	struct proc_stat stat;
-	struct dirent *entry;
-	DIR *d;
+	struct entries e;
+	const char *name;
 
 	snprintf(path, sizeof(path), "/proc/%d", (int)pid);
 	if (!proc_read_stat(path, &stat) || stat.state == 'Z')
@@ -237,14 +237,14 @@ static void read_descendant(pid_t pid, pid_t root, struct tree *tree, struct pro
 	use->disk |= stat.state == 'D';
 	use->children |= !same_program(pid, root);
 	snprintf(path, sizeof(path), "/proc/%d/task", (int)pid);
-	d = opendir(path);
-	for (int i = 0; d && i < TASKS && (entry = readdir(d)); i++)
-		if (isdigit((unsigned char)entry->d_name[0])) {
-			snprintf(dir, sizeof(dir), "%s/%.10s", path, entry->d_name);
+	if (!entries_open(&e, path))
+		return;
+	for (int i = 0; i < TASKS && (name = entries_next(&e)); i++)
+		if (isdigit((unsigned char)name[0])) {
+			snprintf(dir, sizeof(dir), "%s/%.10s", path, name);
 			add_children(tree, dir);
 		}
-	if (d)
-		closedir(d);
+	entries_close(&e);
 }
 
 void proc_read_use(pid_t pid, const uint32_t *thread, unsigned threads, struct proc_use *use)

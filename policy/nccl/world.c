@@ -1,7 +1,6 @@
 /* world.c - see world.h. */
 #include "world.h"
 
-#include <dirent.h>
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -9,6 +8,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include "entries.h"
 #include "stats_leftovers.h"
 
 #define ENTRIES 4096 /* of a folder that are looked at */
@@ -301,22 +301,22 @@ static bool take(struct world *w, const char *dir, pid_t pid, uint64_t now)
 
 static unsigned find_in(struct world *w, const char *dir, pid_t only, uint64_t now)
 {
-	DIR *d = only ? NULL : opendir(dir);
-	struct dirent *entry;
+	struct entries e;
+	const char *name;
 	unsigned found = 0;
 
 	if (only)
 		return take(w, dir, only, now);
-	for (unsigned i = 0; d && i < ENTRIES && (entry = readdir(d)); i++) {
-		pid_t pid = pid_of(entry->d_name);
+	if (!entries_open(&e, dir))
+		return 0;
+	for (unsigned i = 0; i < ENTRIES && (name = entries_next(&e)); i++) {
+		pid_t pid = pid_of(name);
 		struct stat st;
-		if (!pid || (!w->all &&
-					 (fstatat(dirfd(d), entry->d_name, &st, AT_SYMLINK_NOFOLLOW) != 0 || is_skipped(w, &st))))
+		if (!pid || (!w->all && (fstatat(e.fd, name, &st, AT_SYMLINK_NOFOLLOW) != 0 || is_skipped(w, &st))))
 			continue;
 		found += take(w, dir, pid, now);
 	}
-	if (d)
-		closedir(d);
+	entries_close(&e);
 	return found;
 }
 
