@@ -182,6 +182,43 @@ static void what_is_no_file_is_written_to(void **state)
 	assert_int_equal(errno, ENOENT);
 }
 
+/* As /dev/stdout, which is the system's. */
+static void what_a_link_names_is_replaced(void **state)
+{
+	char link[96];
+	struct stat st;
+	struct temporary t;
+	(void)state;
+	put("old");
+	snprintf(link, sizeof(link), "%s/link", dir);
+	assert_int_equal(symlink("out", link), 0);
+	int fd = temporary_open(&t, link);
+	assert_true(fd >= 0 && write(fd, "new", 3) == 3 && close(fd) == 0);
+	assert_int_equal(temporary_place(&t), 0);
+	holds("new");
+	assert_true(lstat(link, &st) == 0 && S_ISLNK(st.st_mode));
+	unlink(link);
+}
+
+static void our_own_output_is_written_to(void **state)
+{
+	char name[40];
+	struct temporary t;
+	(void)state;
+	put("");
+	int before = dup(STDERR_FILENO), out = open(target(), O_WRONLY);
+	assert_true(before >= 0 && out >= 0 && dup2(out, STDERR_FILENO) >= 0);
+	snprintf(name, sizeof(name), "/proc/self/fd/%d", STDERR_FILENO);
+	int fd = temporary_open(&t, name);
+	bool written = fd >= 0 && !t.name && write(fd, "page", 4) == 4 && close(fd) == 0 &&
+				   temporary_place(&t) == 0 && write(STDERR_FILENO, ", more", 6) == 6;
+	dup2(before, STDERR_FILENO);
+	close(before);
+	close(out);
+	assert_true(written);
+	holds("page, more");
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -189,6 +226,8 @@ int main(void)
 		cmocka_unit_test(a_signal_that_is_not_free_stays),
 		cmocka_unit_test(another_s_file_stays),
 		cmocka_unit_test(what_is_no_file_is_written_to),
+		cmocka_unit_test(what_a_link_names_is_replaced),
+		cmocka_unit_test(our_own_output_is_written_to),
 	};
 	if (!mkdtemp(dir))
 		return 1;

@@ -68,17 +68,32 @@ static int create(const char *name)
 	return fd;
 }
 
+/* What the process writes to already, by a name as /dev/stdout; or -1. A file in its place would take it from whoever
+ * else has it open, and the name's own place may be the system's. */
+static int own_output(const struct stat *st)
+{
+	struct stat own;
+	for (int fd = STDOUT_FILENO; fd <= STDERR_FILENO; fd++)
+		if (fstat(fd, &own) == 0 && own.st_dev == st->st_dev && own.st_ino == st->st_ino)
+			return fcntl(fd, F_DUPFD_CLOEXEC, STDERR_FILENO + 1);
+	return -1;
+}
+
 int temporary_open(struct temporary *t, const char *path)
 {
 	struct stat st;
+	bool there = stat(path, &st) == 0;
 	*t = (struct temporary){0};
-	if (stat(path, &st) == 0 && !S_ISREG(st.st_mode))
+	int own = there ? own_output(&st) : -1;
+	if (own >= 0)
+		return own;
+	if (there && !S_ISREG(st.st_mode))
 		return open(path, O_WRONLY | O_CLOEXEC | O_NOCTTY);
-	t->path = strdup(path);
+	t->path = there ? realpath(path, NULL) : strdup(path);
 	if (!t->path || asprintf(&t->name, "%s.%d.tmp", path, (int)getpid()) < 0) {
 		t->name = NULL;
+		errno = t->path || !there ? ENOMEM : errno;
 		forget(t);
-		errno = ENOMEM;
 		return -1;
 	}
 	watch_signals();

@@ -14,7 +14,7 @@ struct temporary {
 };
 
 /* A descriptor to write to, the caller's to close; or -1, errno says why. What exists and is no regular file (a pipe,
- * /dev/null) is written to directly. */
+ * /dev/null), or is the process's own output, is written to directly. A symbolic link to a file stays one. */
 int temporary_open(struct temporary *t, const char *path);
 /* It is whole: puts it in its place. 0, or the errno of why not; it is gone then. */
 int temporary_place(struct temporary *t);
