@@ -322,18 +322,17 @@ static bool is_whole(struct trace *t)
 }
 
 /* One that is away when it is read again is missed, not mistaken. */
-static void test_many_files(void **state)
+static void read_many(unsigned descriptors)
 {
 	char folder[300], first[400], last[400];
 	struct trace_set set;
 	struct rlimit was, few;
-	(void)state;
-	snprintf(folder, sizeof(folder), "%s/many", dir);
+	snprintf(folder, sizeof(folder), "%s/many%u", dir, descriptors);
 	snprintf(first, sizeof(first), "%s/0000.timeline", folder);
 	snprintf(last, sizeof(last), "%s/%04d.timeline", folder, FILES - 1);
 	make_files(folder);
 	assert_int_equal(getrlimit(RLIMIT_NOFILE, &was), 0);
-	few = (struct rlimit){DESCRIPTORS, was.rlim_max};
+	few = (struct rlimit){descriptors, was.rlim_max};
 	assert_int_equal(setrlimit(RLIMIT_NOFILE, &few), 0);
 	errors = 0;
 	assert_true(trace_set_open(&set, (const char *[]){folder, last}, 2, count_error, &errors));
@@ -352,6 +351,13 @@ static void test_many_files(void **state)
 	assert_true(is_whole(set.trace[FILES - 2]));
 	trace_set_close(&set);
 	assert_int_equal(setrlimit(RLIMIT_NOFILE, &was), 0);
+}
+
+static void test_many_files(void **state)
+{
+	(void)state;
+	read_many(DESCRIPTORS);
+	read_many(DESCRIPTORS / 8);
 }
 
 int main(void)

@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -58,9 +59,18 @@ static bool open_again(struct trace *t)
 	return false;
 }
 
+/* Whoever allows us few descriptors needs some for what is written, too. */
+static unsigned most_kept(void)
+{
+	struct rlimit limit;
+	if (getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur / 4 >= TRACE_KEPT_MAX)
+		return TRACE_KEPT_MAX;
+	return (unsigned)limit.rlim_cur / 4;
+}
+
 static void keep_file(struct trace *t)
 {
-	if (kept == TRACE_KEPT_MAX || t->fd < 0)
+	if (t->fd < 0 || kept >= most_kept())
 		return;
 	t->kept = true;
 	kept++;
