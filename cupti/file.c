@@ -211,21 +211,24 @@ static bool is_it(const struct file *f, int fd, struct stat *st)
 	return fd >= 0 && syscall(SYS_fstat, fd, st) == 0 && st->st_dev == f->dev && st->st_ino == f->ino;
 }
 
-/* By its name, after a daemon has closed all descriptors: whatever has our number now is not ours to close. */
-static bool reopen(struct file *f, struct stat *st)
+/* By its name, after a daemon has closed all descriptors: whatever has our number now is not ours to close. 0, or the
+ * error. */
+static int reopen(struct file *f, struct stat *st)
 {
 	int fd = (int)syscall(SYS_openat, AT_FDCWD, f->path, FLAGS | O_NONBLOCK, 0);
 
+	if (fd < 0 && (errno == EACCES || errno == EPERM || errno == EMFILE || errno == ENFILE))
+		return errno; /* it may well be there */
 	if (!is_it(f, fd, st)) {
 		if (fd >= 0)
 			syscall(SYS_close, fd);
-		return false;
+		return ENOENT;
 	}
 	int high = (int)syscall(SYS_fcntl, fd, F_DUPFD_CLOEXEC, FD_LEAST);
 	if (high >= 0)
 		syscall(SYS_close, fd);
 	f->fd = high >= 0 ? high : fd;
-	return true;
+	return 0;
 }
 
 void file_close(struct file *f)
@@ -247,8 +250,9 @@ int file_enter(struct file *f, sigset_t *mask)
 	sigemptyset(&too_large);
 	sigaddset(&too_large, SIGXFSZ);
 	pthread_sigmask(SIG_BLOCK, &too_large, mask);
-	if (!is_it(f, f->fd, &st) && !reopen(f, &st))
-		return ENOENT;
+	int error = is_it(f, f->fd, &st) ? 0 : reopen(f, &st);
+	if (error)
+		return error;
 	if (st.st_nlink == 0)
 		return ENOENT;
 	return (uint64_t)st.st_size < f->bytes ? ENODATA : 0;

@@ -45,8 +45,8 @@ void file_close(struct file *f);
 
 /*
  * Around any of the three below, which allocate nothing, take no lock and are no cancellation points. 0, or what
- * has become of the file: ENOENT: removed or replaced, ENODATA: shortened. SIGXFSZ is blocked until
- * file_leave(), which is called in either case.
+ * has become of the file: ENOENT: removed or replaced, ENODATA: shortened, another: its descriptor was closed, and
+ * it cannot be opened again. SIGXFSZ is blocked until file_leave(), which is called in either case.
  */
 int file_enter(struct file *f, sigset_t *mask);
 void file_leave(struct file *f, const sigset_t *mask);

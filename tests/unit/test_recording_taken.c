@@ -346,14 +346,33 @@ static void test_descriptor_taken(void **state)
 	trace_close(t);
 }
 
+/* Closed, and no descriptor is left for it: nobody has removed the file. */
+static void test_descriptor_lost(void **state)
+{
+	(void)state;
+	struct rlimit was, none;
+	char why[128];
+
+	assert_true(fixture_open(MB));
+	close(descriptor_of(recording_path()));
+	assert_int_equal(getrlimit(RLIMIT_NOFILE, &was), 0);
+	none = (struct rlimit){0, was.rlim_max};
+	assert_int_equal(setrlimit(RLIMIT_NOFILE, &none), 0);
+	fixture_put(0, 0, 10);
+	recording_save();
+	assert_int_equal(setrlimit(RLIMIT_NOFILE, &was), 0);
+	assert_non_null(recording_trouble(why, sizeof(why)));
+	assert_string_equal(why, strerror(EMFILE));
+}
+
 int main(void)
 {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, fixture_make, fixture_remove)
 	const struct CMUnitTest tests[] = {
-		TEST(test_taken),         TEST(test_taken_at_the_end),
-		TEST(test_goes_on),       TEST(test_taken_under_load),
-		TEST(test_descriptor),    TEST(test_descriptor_taken),
-		TEST(test_limit_lowered),
+		TEST(test_taken),           TEST(test_taken_at_the_end),
+		TEST(test_goes_on),         TEST(test_taken_under_load),
+		TEST(test_descriptor),      TEST(test_descriptor_taken),
+		TEST(test_descriptor_lost), TEST(test_limit_lowered),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
