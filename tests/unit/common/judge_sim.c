@@ -159,7 +159,11 @@ static bool strike(int process, const struct sim_step *s)
 	case FAULT_SKIPS: return true;
 	case FAULT_DIFFERS: do_step(process, s, true); return true;
 	case FAULT_SWAPS:
-		for (int i = r->pc + 1; i < sim.program->steps; i++)
+		for (int i = r->pc + 1; i < sim.program->steps; i++) {
+			/* None is left out. */
+			if (sim.program->step[i].kind == SIM_EXCHANGE &&
+				sim_member(sim.program->step[i].comm, process) >= 0)
+				return false;
 			if (sim.program->step[i].kind <= SIM_PAIR &&
 				sim_member(sim.program->step[i].comm, process) >= 0) {
 				do_step(process, &sim.program->step[i], false);
@@ -167,6 +171,7 @@ static bool strike(int process, const struct sim_step *s)
 				r->pc = i;
 				return true;
 			}
+		}
 		return false;
 	case FAULT_STOPPED: r->stopped = true; return true;
 	case FAULT_FROZEN: pause_for(r, HOW_IDLE, SIM_NEVER); return true;
