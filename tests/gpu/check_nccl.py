@@ -155,11 +155,32 @@ def nccl_abort(details):
     return problems
 
 
+def nccl_clients(details):
+    """Calls of programs that find NCCL by ctypes, and of CuPy."""
+    problems, library, runtime = [], h.find_library("libnccl.so.2"), h.find_library("libcudart.so.13")
+    clients = {"cupy": ["cupy"]}
+    if library and runtime:
+        clients["ctypes"] = ["ctypes", library, runtime]
+    with tempfile.TemporaryDirectory() as folder:
+        for name, args in clients.items():
+            path = os.pathsep.join([os.path.dirname(library)] if library else [])
+            p = h.run(script("nccl_clients.py", *args), h.PRELOADED, {"TURBO_NCCL_DIR": folder, "LD_LIBRARY_PATH": path})
+            if p.status == h.SKIP:
+                details["lines"].append(p.out.strip())
+                continue
+            stats = (h.json_line(p.out, "RESULT") or {}).get("stats", {})
+            details["lines"].append("%s: %r recorded" % (name, stats.get("nccl.operations")))
+            if p.why() or stats.get("nccl.operations") != 2:
+                problems.append("%s: %s, %r recorded, not 2" % (name, p.why(), stats.get("nccl.operations")))
+    return problems
+
+
 # ---- what watching costs ------------------------------------------------------------------------
 
 CALL_NS = 1300 # with events, which tell when the GPU begins and ends
 STEP = 1.001
-MODES = [("bare", h.BARE, {}), ("off", h.PRELOADED, {"TURBO_NCCL_WATCHDOG": "off"}),
+# `again` is bare, too: it shows what two processes of one kind differ by.
+MODES = [("bare", h.BARE, {}), ("again", h.BARE, {}), ("off", h.PRELOADED, {"TURBO_NCCL_WATCHDOG": "off"}),
          ("report", h.PRELOADED, {"TURBO_NCCL_WATCHDOG": "report"})]
 
 
@@ -176,7 +197,7 @@ def shown(details, part, unit, rounds):
     """{name: (added to bare, ratio to bare)}: medians over the rounds of what neighbours in time took at least."""
     least = {n: [min(r) for r in rounds[n]] for n in rounds}
     base, out, parts = h.median(least["bare"]), {}, []
-    for name in ("off", "report"):
+    for name in ("again", "off", "report"):
         pairs = list(zip(least[name], least["bare"]))
         out[name] = h.median([x - y for x, y in pairs]), h.median([x / y for x, y in pairs])
         parts.append("%s %+.4g %s (%.4f x)" % (name, out[name][0], unit, out[name][1]))
@@ -210,10 +231,11 @@ def nccl_cost(details):
                     problems.append("%s: %.4f of the step's time without, limit %.3f" % (part, ratio, STEP))
             losses = players.together("losses")
             players.end()
+    details["lines"].append("losses: %d steps compared bit by bit" % len(losses["bare"]["ddp"]))
     if len({json.dumps(x) for x in losses.values()}) != 1:
         problems.append("the losses differ")
     return problems
 
 
 TESTS = [("nccl_faults", nccl_faults), ("nccl_stopped", nccl_stopped), ("nccl_quiet", nccl_quiet),
-         ("nccl_busy", nccl_busy), ("nccl_alone", nccl_alone), ("nccl_abort", nccl_abort), ("nccl_cost", nccl_cost)]
+         ("nccl_busy", nccl_busy), ("nccl_alone", nccl_alone), ("nccl_abort", nccl_abort), ("nccl_clients", nccl_clients), ("nccl_cost", nccl_cost)]
