@@ -55,15 +55,15 @@ expect()
 	fi
 }
 
-run bash "$work/tests/run.sh" unit >"$work/got"
+run bash "$work/tests/run.sh" -j 1 unit >"$work/got"
 expect 'the lines and the count of a run' "$work/got" "$work/closed"
 
 # cmocka's other formats have no list of the skipped.
-run CMOCKA_MESSAGE_OUTPUT=TAP bash "$work/tests/run.sh" -v unit >"$work/got"
+run CMOCKA_MESSAGE_OUTPUT=TAP bash "$work/tests/run.sh" -j 1 -v unit >"$work/got"
 expect 'the same in an environment that asks cmocka for another format' "$work/got" "$work/closed"
 
 : >"$work/results"
-run bash "$work/tests/run.sh" -l x: -r "$work/results" unit >"$work/got"
+run bash "$work/tests/run.sh" -j 1 -l x: -r "$work/results" unit >"$work/got"
 sed 's/^\(....\)  /\1  x: /' "$work/lines" >"$work/labelled"
 expect 'labelled lines' "$work/got" "$work/labelled"
 sed 's/^\(....\) */\1 /; s/: every case$//; s/: nothing here$//' "$work/lines" >"$work/wanted"

@@ -1,5 +1,5 @@
 #!/bin/bash
-# `turbo record` when one of the two sides is stopped, killed, replaced, or not the one that was meant.
+# ALONE: others remove what dead processes leave. `turbo record` when one of the two sides is stopped, killed, replaced, or not the one that was meant.
 . "$(dirname "$0")/common.sh"
 . "$(dirname "$0")/timeline.sh"
 turbo=$BUILD/turbo

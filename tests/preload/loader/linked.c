@@ -8,7 +8,7 @@
 #include <string.h>
 
 int cuInit(unsigned int flags);
-double cuLaunchKernel(long a, long b, long c, long d, long e, long f, long g, long h, double i, double j,
+double cuLaunchHostFunc(long a, long b, long c, long d, long e, long f, long g, long h, double i, double j,
 					  double k, double l, double m, double n, double o, double p, double q);
 
 static void *call(void *arg)
@@ -16,7 +16,7 @@ static void *call(void *arg)
 	double *sum = arg;
 
 	for (int i = 0; i < 100; i++)
-		*sum += cuLaunchKernel(1, 2, 3, 4, 5, 6, 7, 8, 9.5, 10.5, 11.5, 12.5, 13.5, 14.5, 15.5, 16.5, 17.5);
+		*sum += cuLaunchHostFunc(1, 2, 3, 4, 5, 6, 7, 8, 9.5, 10.5, 11.5, 12.5, 13.5, 14.5, 15.5, 16.5, 17.5);
 	return NULL;
 }
 
@@ -33,7 +33,7 @@ int main(void)
 	double sums[40] = {0};
 
 	printf("first call: %.1f\n",
-		   cuLaunchKernel(1, 2, 3, 4, 5, 6, 7, 8, 9.5, 10.5, 11.5, 12.5, 13.5, 14.5, 15.5, 16.5, 17.5));
+		   cuLaunchHostFunc(1, 2, 3, 4, 5, 6, 7, 8, 9.5, 10.5, 11.5, 12.5, 13.5, 14.5, 15.5, 16.5, 17.5));
 	for (int i = 0; i < 40; i++)
 		pthread_create(&threads[i], NULL, call, &sums[i]);
 	for (int i = 0; i < 40; i++) {
@@ -42,6 +42,6 @@ int main(void)
 	}
 	printf("cuInit: %d\n", cuInit(5));
 	show("cuInit", (void *)cuInit);
-	show("cuLaunchKernel", (void *)cuLaunchKernel);
+	show("cuLaunchHostFunc", (void *)cuLaunchHostFunc);
 	return 0;
 }

@@ -163,7 +163,7 @@ static void case_global(void)
 
 	show("RTLD_DEFAULT", dlsym(RTLD_DEFAULT, "cuInit"));
 	show("RTLD_NEXT", dlsym(RTLD_NEXT, "cuInit"));
-	show("dlopen(NULL)", dlsym(dlopen(NULL, RTLD_NOW), "cuLaunchKernel"));
+	show("dlopen(NULL)", dlsym(dlopen(NULL, RTLD_NOW), "cuLaunchHostFunc"));
 	show("a library's RTLD_DEFAULT", ask(RTLD_DEFAULT, "cuInit"));
 }
 
