@@ -18,8 +18,8 @@ static _Atomic uint64_t since[GAP_COUNT];
 static void write_gap(enum gap reason, uint64_t from, uint64_t to)
 {
 	struct timeline_entry e = {.kind = TIMELINE_GAP};
-	struct timeline_record r = {.kind = TIMELINE_GAP, .start = from};
 	uint64_t ns = to > from ? to - from : 0;
+	struct timeline_record r = {.kind = TIMELINE_GAP, .start = from, .value = ns};
 	if (ns > UINT32_MAX) {
 		r.flags = TIMELINE_FLAG_US;
 		ns /= 1000;

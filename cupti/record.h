@@ -42,8 +42,8 @@ enum timeline_kind {
 	TIMELINE_EVENT,      /* libturbo's own doing (shim/events.def); value: in the event's unit */
 	TIMELINE_COLLECTIVE, /* an NCCL call on its host thread; value: its count in bytes, correlation: sequence
 							number in the communicator, of sends and receives apart */
-	TIMELINE_GAP,        /* nothing was recorded meanwhile; the entry's name is the reason */
-	TIMELINE_COUNTER,    /* a sample: duration 0, value: what the entry's name says */
+	TIMELINE_GAP, /* nothing was recorded meanwhile; the entry's name is the reason, the value how long, ns */
+	TIMELINE_COUNTER, /* a sample: duration 0, value: what the entry's name says */
 	TIMELINE_KINDS
 };
 

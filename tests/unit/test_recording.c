@@ -7,6 +7,8 @@
 #include <sys/wait.h>
 #include <time.h>
 
+#include "cupti/gap.h"
+#include "cupti/times.h"
 #include "tests/unit/recording_fixture.h"
 
 #define MB (UINT64_C(1) << 20)
@@ -260,6 +262,26 @@ static void test_writer_that_stays(void **state)
 
 /* ---- a reader of a live file ---- */
 
+/* A profiler may be at work for hours. */
+static void test_long_gap(void **state)
+{
+	(void)state;
+	const uint64_t hours = 3 * UINT64_C(3600000000000);
+	struct trace_event e;
+
+	assert_true(fixture_open(MB / 4));
+	gap_begin_at(GAP_CLIENT, times_now() - hours);
+	gap_end(GAP_CLIENT);
+	recording_close();
+	struct trace *t = fixture_read(recording_path());
+	assert_true(trace_next(t, &e));
+	assert_int_equal(e.duration, 0);
+	assert_true(trace_next(t, &e));
+	assert_in_range(e.duration, hours, hours + UINT64_C(60000000000));
+	assert_false(trace_next(t, &e));
+	trace_close(t);
+}
+
 /* Reads again and again while records are written over: only whole ones, and each time some. */
 static int read_live(const char *path, int go_on)
 {
@@ -310,11 +332,17 @@ int main(void)
 {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, fixture_make, fixture_remove)
 	const struct CMUnitTest tests[] = {
-		TEST(test_round_trip),           TEST(test_wraps),
-		TEST(test_clocks_wrap),          TEST(test_each_has_its_own),
-		TEST(test_end_cuts_off),         TEST(test_writers),
-		TEST(test_writer_that_vanished), TEST(test_handler_of_the_writer),
-		TEST(test_writer_that_stays),    TEST(test_reader_of_live_file),
+		TEST(test_round_trip),
+		TEST(test_wraps),
+		TEST(test_clocks_wrap),
+		TEST(test_each_has_its_own),
+		TEST(test_end_cuts_off),
+		TEST(test_writers),
+		TEST(test_writer_that_vanished),
+		TEST(test_handler_of_the_writer),
+		TEST(test_writer_that_stays),
+		TEST(test_reader_of_live_file),
+		TEST(test_long_gap),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

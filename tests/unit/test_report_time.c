@@ -117,6 +117,25 @@ static void test_gaps_are_not_idle(void **state)
 	report_free(r);
 }
 
+/* Longer than the 71 minutes of a duration. */
+static void test_gap_of_hours(void **state)
+{
+	struct scene s = scene();
+	const uint64_t hours = 3 * UINT64_C(3600000000);
+	(void)state;
+	kernel(&s, s.a, COMPUTE, 0, 100);
+	gap(&s, 100, 100);
+	trace_build_add(s.b, 0, trace_build_plain(s.b, TIMELINE_GAP, "another CUPTI client"), 100 * US,
+					UINT32_MAX * US, 0, hours * US);
+	kernel(&s, s.a, COMPUTE, 100 + hours, 200 + hours);
+	struct report *r = report_of(&s);
+	assert_int_equal(r->rank[0].gap_count, 1);
+	assert_int_equal(r->rank[0].gap_ns, hours * US);
+	assert_int_equal(time_of(r)->unseen_ns, hours * US);
+	assert_int_equal(time_of(r)->idle_ns, 0);
+	report_free(r);
+}
+
 /* A process that is killed in a gap has only told of its beginning. */
 static void test_gap_without_end(void **state)
 {
@@ -340,6 +359,7 @@ int main(void)
 		cmocka_unit_test(test_unions_and_overlap),
 		cmocka_unit_test(test_series),
 		cmocka_unit_test(test_gaps_are_not_idle),
+		cmocka_unit_test(test_gap_of_hours),
 		cmocka_unit_test(test_gap_without_end),
 		cmocka_unit_test(test_many_gaps),
 		cmocka_unit_test(test_window),

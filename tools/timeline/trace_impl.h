@@ -96,10 +96,13 @@ bool trace_scan_records(struct trace *t, char *why, size_t why_size);
 /* The good records of a chunk, by (start, place), into `to`, which has room for a chunk's. Returns how many:
  * fewer than the scan found when the chunk has been used again or cut off. */
 uint32_t trace_load_chunk(struct trace *t, const struct trace_chunk_info *c, struct timeline_record *to);
-/* ns */
+/* ns. A gap may be longer than 71 minutes, which is the most that a record's duration holds; it ends before 2116. */
 static inline uint64_t trace_duration(const struct timeline_record *r)
 {
-	return r->flags & TIMELINE_FLAG_US ? (uint64_t)r->duration * 1000 : r->duration;
+	uint64_t ns = r->flags & TIMELINE_FLAG_US ? (uint64_t)r->duration * 1000 : r->duration;
+	if (r->kind != TIMELINE_GAP || r->value <= ns || ns > TRACE_TIME_MAX - r->start)
+		return ns;
+	return r->value < TRACE_TIME_MAX - r->start ? r->value : TRACE_TIME_MAX - r->start;
 }
 
 /* trace_merge.c */
