@@ -43,7 +43,7 @@ static ncclResult_t run_jobs(struct job *jobs)
 		const struct comm *c = j->comm ? j->comm : j->parent;
 		behind = behind && !j->waits && !c->blocking;
 	}
-	return behind ? jobs_run_behind(jobs) : jobs_run(jobs);
+	return behind ? jobs_run_behind(jobs) : jobs_run_held(jobs);
 }
 
 ncclResult_t job_submit(struct job *job)

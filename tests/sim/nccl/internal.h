@@ -281,6 +281,8 @@ ncclResult_t job_submit(struct job *job);
 struct job *job_new(struct comm *c, bool (*step)(struct job *));
 /* Until all are done; frees them. The first result that is no success. */
 ncclResult_t jobs_run(struct job *jobs);
+/* Meanwhile an abort by another thread ends them, and waits for that. */
+ncclResult_t jobs_run_held(struct job *jobs);
 /* In a thread of their own; the communicators say ncclInProgress meanwhile. */
 ncclResult_t jobs_run_behind(struct job *jobs);
 

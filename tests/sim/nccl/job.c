@@ -64,6 +64,24 @@ ncclResult_t jobs_run(struct job *jobs)
 	return result;
 }
 
+ncclResult_t jobs_run_held(struct job *jobs)
+{
+	struct comm *held[2 * MAX_RANKS];
+	int n = 0;
+	for (struct job *j = jobs; j && n + 2 <= 2 * MAX_RANKS; j = j->next) {
+		if (!j->waits && j->comm)
+			held[n++] = j->comm;
+		if (!j->waits && j->parent)
+			held[n++] = j->parent;
+	}
+	for (int i = 0; i < n; i++)
+		__atomic_add_fetch(&held[i]->behind, 1, __ATOMIC_SEQ_CST);
+	ncclResult_t result = jobs_run(jobs);
+	for (int i = 0; i < n; i++)
+		__atomic_sub_fetch(&held[i]->behind, 1, __ATOMIC_SEQ_CST);
+	return result;
+}
+
 static void *behind_main(void *arg)
 {
 	struct job *jobs = arg;
@@ -193,12 +211,18 @@ static void close_place(struct comm *c)
 		close(c->place.fd);
 }
 
+/* An abort of the parent ends what is being made of it. */
+static bool init_has_stopped(const struct job *job)
+{
+	return comm_has_stopped(job->comm) || (job->parent && !job->kind && comm_has_stopped(job->parent));
+}
+
 bool step_init(struct job *job)
 {
 	struct comm *c = job->comm;
-	if (fault(c, FAULT_INIT) && !comm_has_stopped(c))
+	if (fault(c, FAULT_INIT) && !init_has_stopped(job))
 		return false;
-	if (comm_has_stopped(c))
+	if (init_has_stopped(job))
 		return end_with(job, ncclInternalError, "aborted during initialisation");
 	if (!c->shared) {
 		const char *why = join(c);
