@@ -28,8 +28,10 @@
 
 #define FLIGHT_COPY_MS 50
 #define FLIGHT_COMMS 128 /* communicators alive at once; later ones are counted, not recorded */
-#define FLIGHT_OPS 256   /* newest operations of a communicator that are kept; a power of two */
-#define FLIGHT_WAITS 64  /* threads whose waits are shown */
+/* Newest operations of a communicator that are kept; a power of two. The driver queues as many launches, then the next
+ * one waits: what is open is always among them. */
+#define FLIGHT_OPS 1024
+#define FLIGHT_WAITS 64 /* threads whose waits are shown */
 #define FLIGHT_SITE_BYTES (256 << 10)
 #define FLIGHT_DUMP_BYTES (64 << 10)
 

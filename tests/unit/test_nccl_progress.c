@@ -225,9 +225,9 @@ static void old_operations_do_not_get_a_newer_ones_time(void **state)
 {
 	CUstream s = stream_new();
 	(void)state;
-	for (unsigned i = 0; i < 300; i++)
+	for (unsigned i = 0; i < FLIGHT_OPS + 44; i++)
 		call_gate(COMM, s, i ? 1 : 0);
-	uint64_t last = 300;
+	uint64_t last = FLIGHT_OPS + 44;
 	gate_open(0);
 	sleep_ms(LOOKS_MS);
 	assert_int_equal(COMM->done, 1);

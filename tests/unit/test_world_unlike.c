@@ -109,12 +109,12 @@ static void test_not_known(void **state)
 {
 	(void)state;
 	start();
-	for (int n = 0; n < 400; n++)
+	for (int n = 0; n < FLIGHT_OPS + 144; n++)
 		calls(0, FLIGHT_ALL_REDUCE, 64);
 	calls(1, FLIGHT_ALL_GATHER, 64);
 	assert_false(unlike());
 	comm[1]->state = FLIGHT_ABORTED;
-	for (int n = 0; n < 399; n++)
+	for (int n = 0; n < FLIGHT_OPS + 143; n++)
 		calls(1, FLIGHT_ALL_REDUCE, 64);
 	assert_false(unlike());
 	end();
