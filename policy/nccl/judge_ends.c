@@ -47,7 +47,8 @@ static struct end end_at(const struct judge_scene *s, const struct judge_view *v
 	bool inside = q->front && !atomic_load_explicit(&q->front->returned, memory_order_relaxed);
 
 	e.verdict = called ? JUDGE_HELD : JUDGE_LAGGARD;
-	if (q->p->life == LIFE_STOPPED && (!called || inside) && judge_age(s, stopped) >= s->limits->frozen) {
+	if (q->p->life == LIFE_STOPPED && (!called || inside || !q->solid) &&
+		judge_age(s, stopped) >= s->limits->frozen) {
 		e.verdict = JUDGE_STOPPED;
 		e.since = stopped;
 	} else if (!called && is_frozen(s, q) && judge_age(s, v->since) >= s->limits->frozen) {

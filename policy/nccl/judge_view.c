@@ -57,23 +57,55 @@ static bool is_over(const struct judge_view *v, const struct flight_op *op)
 
 static bool has_begun(const struct judge_view *v, const struct flight_op *op)
 {
-	return op->index <= v->begun || load(&op->started);
+	return op->index <= v->begun;
 }
 
-/* What runs on the GPU does so in order: a later one that is done, or has begun, tells of all before it. */
-static void find_progress(struct judge_view *v, uint64_t *progress)
+/* A communicator's calls run in order, whatever streams they are on: one that is done tells of all before it. Of a graph's
+ * that is not so. */
+static void find_over(struct judge_view *v, uint64_t *progress)
 {
 	v->over = v->m->done;
-	v->begun = judge_max(v->m->started, v->m->done);
 	for (uint64_t i = judge_oldest(v); i <= v->m->issued; i++) {
 		const struct flight_op *op = judge_op(v, i);
 		if (!op || (op->flags & (FLIGHT_CAPTURED | FLIGHT_FAILED)) || !judge_moves_data(op->function))
 			continue;
-		if (load(&op->done))
+		if (load(&op->done) && op->function != FLIGHT_GRAPH)
 			v->over = judge_max(v->over, i);
-		if (load(&op->done) || load(&op->started))
-			v->begun = judge_max(v->begun, i);
+		v->over_at = judge_max(v->over_at, load(&op->done));
 		*progress = judge_max(*progress, judge_max(load(&op->started), load(&op->done)));
+	}
+}
+
+/* Its stream has come to it, or to a later one. */
+static bool is_reached(const struct judge_view *v, const struct flight_op *op)
+{
+	for (uint64_t i = op->index; i <= v->m->issued; i++) {
+		const struct flight_op *o = judge_op(v, i);
+		if (o && o->stream == op->stream && !(o->flags & (FLIGHT_CAPTURED | FLIGHT_FAILED)) &&
+			load(&o->started))
+			return true;
+	}
+	return op->index <= v->m->started;
+}
+
+/*
+ * What has begun is the first call that is not over, with its group: where a later one's stream has come to that, it
+ * waits for the communicator's first. Of calls of which nothing is heard nobody knows whether they are over.
+ */
+static void find_begun(struct judge_view *v)
+{
+	const struct flight_op *first = NULL;
+
+	v->begun = v->over;
+	for (uint64_t i = judge_max(v->over + 1, judge_oldest(v)); i <= v->m->issued; i++) {
+		const struct flight_op *op = judge_op(v, i);
+		if (!op || is_over(v, op) || ((op->flags & FLIGHT_BLIND) && load(&op->returned)))
+			continue;
+		if (first && (op->group == 0 || op->group != first->group))
+			return;
+		first = first ? first : op;
+		if (is_reached(v, op))
+			v->begun = i;
 	}
 }
 
@@ -131,7 +163,9 @@ static void stand_at(const struct judge_scene *s, struct judge_view *v, const st
 	v->front = op;
 	v->solid = true;
 	v->stand = v->host || has_begun(v, op) ? STAND_WAITS : STAND_ISSUED;
-	v->since = v->host || v->stand == STAND_ISSUED ? op->issued : judge_max(load(&op->started), op->issued);
+	v->since = v->host || v->stand == STAND_ISSUED
+				   ? op->issued
+				   : judge_max(judge_max(load(&op->started), v->over_at), op->issued);
 }
 
 static void find_stand(const struct judge_scene *s, struct judge_view *v)
@@ -163,7 +197,8 @@ static enum judge_reach reach_of(const struct judge_view *q, const struct flight
 		return REACH_DONE;
 	if (has_begun(q, op))
 		return REACH_STARTED;
-	if ((op->flags & FLIGHT_BLIND) || (q->front && !q->solid))
+	/* One that is stopped is known to have got that far when it was. */
+	if ((op->flags & FLIGHT_BLIND) || (q->front && !q->solid && q->p->life != LIFE_STOPPED))
 		return REACH_UNKNOWN;
 	/* A call that all ranks have to make begins when it is made. */
 	if (!judge_moves_data(op->function) || inside_call(q, op))
@@ -238,7 +273,8 @@ static void need_of(struct judge_scene *s, struct judge_view *v, const struct fl
 		case REACH_DONE:
 			if (theirs)
 				n->started =
-					judge_max(n->started, judge_max(load(&theirs->started), load(&theirs->returned)));
+					judge_max(judge_max(n->started, load(&theirs->returned)),
+							  judge_max(load(&theirs->started), load(&theirs->done) ? 0 : q->over_at));
 			break;
 		}
 	}
@@ -343,7 +379,8 @@ void judge_scene_make(struct judge_scene *s, const struct judge_world *world,
 		v->p = &world->process[v->m->process];
 		v->judged = v->p->life != LIFE_DEAD && (v->m->state == FLIGHT_LIVE || v->m->state == FLIGHT_MAKING);
 		s->active[v->m->process] = judge_max(s->active[v->m->process], v->m->changed);
-		find_progress(v, &s->progress[v->m->process]);
+		find_over(v, &s->progress[v->m->process]);
+		find_begun(v);
 		find_stand(s, v);
 	}
 	for (uint32_t i = 0; i < world->processes && i < JUDGE_PROCESSES; i++) {

@@ -43,6 +43,7 @@ struct judge_view {
 	uint64_t
 		started_last;     /* of all that have begun what is at the front: when the last one did; `complete` */
 	uint64_t over, begun; /* all operations up to these indices are over, have begun */
+	uint64_t over_at;     /* when the last one was over, as far as is known */
 	struct judge_set lacks;  /* it waits for these, which have not made the call, */
 	struct judge_set holds;  /* and these, which have, but have not begun; */
 	struct judge_set with;   /* these have begun, too, and are not done, */

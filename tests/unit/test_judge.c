@@ -209,6 +209,8 @@ static void test_stopped(void **state)
 	static const struct row rows[] = {
 		{"SIGSTOP", "comm A 0 1; A all_reduce 8 : s70 -; P1 stopped 61", "stopped 1 at 1"},
 		{"SIGSTOP in the call", "comm A 0 1; A all_reduce 8 : s70 c65; P1 stopped 62", "stopped 1 at 1"},
+		{"SIGSTOP after the call", "comm A 0 1; A all_reduce 8 : s70 i65; P1 stopped 62; P1 sampled 62",
+		 "stopped 1 at 1"},
 		{"SIGSTOP in the transfer", "comm A 0 1; A all_reduce 8 : s70 s70; P1 stopped 62", "stopped 1 at 1"},
 		{"does nothing", "comm A 0 1; A all_reduce 8 : s70 -; P1 idle 61", "stopped 1 at 1"},
 		{"eight ranks", "comm A 0 1 2 3 4 5 6 7; A all_reduce 8 : s70 s70 s70 s70 s70 s70 - s70; P6 idle 65",
@@ -242,6 +244,8 @@ static void test_stopped(void **state)
 static void test_transport(void **state)
 {
 	static const struct row rows[] = {
+		{"behind another call until a moment ago",
+		 "comm A 0 1; A all_reduce 64 S1 : d1 d1; A all_gather 8 S2 : s60 s60", "nothing"},
 		{"all began", "comm A 0 1; A all_reduce 8 : s17 s16", "transport -1 at 1"},
 		{"some are done", "comm A 0 1 2; A all_reduce 8 : s17 d17 s16", "transport -1 at 1"},
 		{"a send and its receive", "comm A 0 1 2; A send 0>2 8 : s17 s16", "transport -1 at 0"},
@@ -264,6 +268,10 @@ static void test_held_and_laggard(void **state)
 {
 	static const struct row rows[] = {
 		{"has not called", "comm A 0 1; A all_reduce 8 : s31 -", "laggard 1 at 1"},
+		{"the later call's stream is free",
+		 "comm A 0 1; A all_reduce 8 S1 : s31 i31; A all_gather 8 S2 : s31 s31", "held 1 at 1"},
+		{"a captured call of its stream is not held up",
+		 "comm A 0 1; A all_reduce 8 S1 : s31 i31; A all_gather 8 S1 : x x", "held 1 at 1"},
 		{"computes elsewhere on its GPU", "comm A 0 1; A all_reduce 8 : s31 i31", "held 1 at 1"},
 		{"a spinning kernel before it", "comm A 0; A all_reduce 8 : i31", "held 0 at 1"},
 		{"ranks elsewhere", "comm A 0 1 of 4; A all_reduce 8 : s31 s31", "laggard -1 at 1"},
