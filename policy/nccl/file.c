@@ -11,6 +11,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
+#include <linux/futex.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -18,6 +19,7 @@
 #include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -34,12 +36,14 @@
 #define SWEEP_ENTRIES 4096
 #define SWEEP_FILES 256
 #define END_TRIES 100
+#define SEEN_NS 600000000ull /* others have found a new communicator */
 
 static struct flight_page *page;
 /* TMPDIR at the start: the copier must not read the environment, which the program may be changing. */
 static char tmp_dir[PATH_MAX];
 static _Atomic uint32_t busy; /* 1: a thread is copying; by compare-and-swap */
 static _Atomic bool ended;    /* nothing is copied any more */
+static _Atomic uint32_t bell; /* counted up: the copier is wanted */
 
 /* Of the thread that is copying. */
 static char path[PATH_MAX];
@@ -219,8 +223,7 @@ static bool copy(void)
 			make();
 		if (!there)
 			return false;
-		fd = open_own();
-		if (fd < 0)
+		if ((fd = open_own()) < 0)
 			drop();
 	}
 	if (fd < 0)
@@ -301,10 +304,8 @@ static void sweep_own(void)
 		return;
 	memcpy(dir, path, sizeof(dir));
 	atomic_store_explicit(&busy, 0, memory_order_release);
-	if (strrchr(dir, '/')) {
-		*strrchr(dir, '/') = '\0';
-		flight_file_sweep(dir);
-	}
+	*(strrchr(dir, '/') ? strrchr(dir, '/') : dir) = '\0'; /* "" is no folder */
+	flight_file_sweep(dir);
 }
 
 /* ---- the copier ---- */
@@ -317,6 +318,12 @@ static uint64_t now_ns(void)
 	return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
 }
 
+void flight_file_hurry(void)
+{
+	atomic_fetch_add(&bell, 1);
+	syscall(SYS_futex, &bell, FUTEX_WAKE_PRIVATE, 1, NULL, NULL, 0);
+}
+
 static void *copier(void *arg)
 {
 	const struct timespec pause = {0, FLIGHT_COPY_MS * 1000000L};
@@ -326,13 +333,14 @@ static void *copier(void *arg)
 	guard_enter(); /* never leaves: whatever this thread calls is ours */
 	while (!atomic_load_explicit(&ended, memory_order_relaxed)) {
 		uint64_t now = now_ns();
+		uint32_t rung = atomic_load(&bell);
 		if (now >= next_try && !flight_file_copy()) {
 			next_try = now + RETRY_NS;
 		} else if (now >= next_sweep) {
 			sweep_own();
 			next_sweep = now + SWEEP_NS;
 		}
-		nanosleep(&pause, NULL);
+		syscall(SYS_futex, &bell, FUTEX_WAIT_PRIVATE, rung, &pause, NULL, 0);
 	}
 	return NULL;
 }
@@ -352,6 +360,20 @@ void flight_file_start(struct flight_page *record)
 		log_once(LOG_INFO, "collectives are not shown to other ranks: no thread for it");
 }
 
+/* A rank of a communicator that is so new that the others may not have found this file. */
+static bool is_new_to_others(void)
+{
+	bool is = false;
+
+	for (unsigned i = 0; i < page->comm_high && i < FLIGHT_COMMS; i++) {
+		const struct flight_comm *c = comms_at(page, i);
+		uint32_t state = atomic_load(&c->state);
+		is |=
+			(state == FLIGHT_LIVE || state == FLIGHT_MAKING) && c->ranks > 1 && now_ns() - c->made < SEEN_NS;
+	}
+	return is;
+}
+
 void flight_file_end(void)
 {
 	const struct timespec pause = {0, 1000000};
@@ -365,7 +387,8 @@ void flight_file_end(void)
 	if (!alone || !there)
 		return;
 	copy();
-	drop();
+	if (!is_new_to_others())
+		drop();
 }
 
 void flight_file_fork_child(void)

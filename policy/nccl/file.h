@@ -20,10 +20,14 @@
 /* Starts the copier. Once; any thread. */
 void flight_file_start(struct flight_page *page);
 
+/* A communicator has come: the copier copies now. A rank may be killed at once, and the others are to know of it. */
+void flight_file_hurry(void);
+
 /* Makes the file when there is none (any more), and writes what has changed. false: there is none. */
 bool flight_file_copy(void);
 
-/* At exit: a last copy, which says that the process leaves, and the file is gone. Waits 100 ms at most. */
+/* At exit: a last copy, which says that the process leaves, and the file is gone; but for one of a rank that leaves a
+ * communicator so soon that the others may not have seen it yet. Waits 100 ms at most. */
 void flight_file_end(void);
 
 /* Removes files of dead processes of our user in `dir`. */

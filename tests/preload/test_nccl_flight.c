@@ -303,6 +303,7 @@ static void files_that_are_harmed(void **state)
 	flight_await(&copy[0], pid, 0, 801);
 	assert_int_equal(flight_op(&copy[0], 0, 801)->sequence, 801);
 	all(&job, "check");
+	all(&job, "destroy");
 	assert_true(ranks_stop(&job, MS));
 	assert_false(flight_there(pid));
 }
