@@ -49,7 +49,8 @@ struct watch {
 	uint64_t asked_python;
 	bool lacking; /* ranks of a communicator that was just made */
 	bool comparing;
-	uint64_t calls; /* when they were compared */
+	uint64_t unlike; /* when calls were found that are not alike, and have not been told; 0: none */
+	uint64_t calls;  /* when they were compared */
 	struct judge_finding finding[FINDINGS];
 };
 
@@ -165,11 +166,17 @@ static void compare(struct watch *t, uint64_t now)
 	struct world *w = t->world;
 	unsigned n, mismatches = 0;
 
-	if (!t->comparing)
+	if (t->comparing) {
+		t->compared = now;
+		t->calls = world_calls(w);
+		if (world_unlike(w) && !t->unlike)
+			t->unlike = now;
+	}
+	if (!t->unlike || now - t->unlike < COMPARES)
 		return;
-	t->compared = now;
-	t->calls = world_calls(w);
-	if (!world_unlike(w))
+	t->unlike = 0;
+	/* They hang, which all have seen by now, and one has told. */
+	if (w->stuck && t->page->verdict == JUDGE_MISMATCH)
 		return;
 	w->whole = true;
 	n = judge_look_all(world_look(w, now), &t->limits, t->finding, FINDINGS);

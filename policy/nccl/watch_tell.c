@@ -140,20 +140,41 @@ static bool before(const struct judge_process *a, const struct judge_process *b)
 										  : a->pid < b->pid;
 }
 
+static bool can_speak(const struct world *w, uint32_t process)
+{
+	const struct judge_process *p = &w->process[process];
+	bool own = w->file[w->file_of[process]].memory != NULL;
+
+	return p->life != LIFE_DEAD && p->life != LIFE_STOPPED &&
+		   (own || (p->page->heartbeat + FRESH >= w->judge.now && !p->page->leaving));
+}
+
 /* The live one of the lowest rank, or of the lowest number where ranks are not told. */
 static const struct judge_process *speaker(const struct world *w)
 {
 	const struct judge_process *best = NULL;
 
-	for (uint32_t i = 0; i < w->judge.processes; i++) {
-		const struct judge_process *p = &w->process[i];
-		bool own = w->file[w->file_of[i]].memory != NULL;
-		if (p->life != LIFE_DEAD && p->life != LIFE_STOPPED &&
-			(own || (p->page->heartbeat + FRESH >= w->judge.now && !p->page->leaving)) &&
-			(!best || before(p, best)))
-			best = p;
-	}
+	for (uint32_t i = 0; i < w->judge.processes; i++)
+		if (can_speak(w, i) && (!best || before(&w->process[i], best)))
+			best = &w->process[i];
 	return best;
+}
+
+/* Somebody who comes before this process has found it: if the first one does not speak, that one does. */
+static bool another_speaks(const struct world *w, const struct judge_finding *f)
+{
+	const struct judge_process *own = NULL;
+
+	for (uint32_t i = 0; i < w->judge.processes; i++)
+		if (w->file[w->file_of[i]].memory)
+			own = &w->process[i];
+	for (uint32_t i = 0; i < w->judge.processes && own; i++) {
+		const struct judge_process *p = &w->process[i];
+		if (p != own && can_speak(w, i) && before(p, own) && p->page->verdict != JUDGE_NOTHING &&
+			p->page->verdict <= f->verdict)
+			return true;
+	}
+	return false;
 }
 
 static bool is_alarm(enum judge_verdict verdict)
@@ -243,6 +264,10 @@ static void tell(const struct watch_tell *t, struct world *w, const struct judge
 		return;
 	}
 	s->at = w->judge.now;
+	if (!own && another_speaks(w, f)) {
+		act(t, w, f, &r);
+		return;
+	}
 	world_texts(w);
 	memset(&given, 0, sizeof(given));
 	report_begin(&r, &given);
