@@ -16,7 +16,7 @@
 #include "nccl_dl.h"
 #include "util.h"
 
-#define ID_BYTES 128
+#define ID_BYTES (RANKS_ID / 2)
 #define RANK_WORD "--rank" /* --rank RANK RANKS IN OUT ID */
 
 /* ---- launcher ---- */
@@ -36,7 +36,7 @@ static void set_environment(const char *const *env, int rank)
 	}
 }
 
-static bool start_one(struct ranks *job, int rank, const char *id, const char *const *env)
+static bool start_one(struct ranks *job, int rank, const char *const *env)
 {
 	int to[2], from[2];
 	char words[4][16];
@@ -49,9 +49,11 @@ static bool start_one(struct ranks *job, int rank, const char *id, const char *c
 	}
 	pid_t pid = fork();
 	if (pid == 0) {
-		for (int i = 0; i < rank; i++) { /* else they stay open when the launcher closes them */
-			close(job->rank[i].to);
-			close(job->rank[i].from);
+		for (int i = 0; i < job->n; i++) { /* else they stay open when the launcher closes them */
+			if (i != rank && job->rank[i].to) {
+				close(job->rank[i].to);
+				close(job->rank[i].from);
+			}
 		}
 		close(to[1]);
 		close(from[0]);
@@ -61,7 +63,8 @@ static bool start_one(struct ranks *job, int rank, const char *id, const char *c
 		snprintf(words[1], sizeof(words[1]), "%d", job->n);
 		snprintf(words[2], sizeof(words[2]), "%d", to[0]);
 		snprintf(words[3], sizeof(words[3]), "%d", from[1]);
-		execl("/proc/self/exe", "rank", RANK_WORD, words[0], words[1], words[2], words[3], id, (char *)NULL);
+		execl("/proc/self/exe", "rank", RANK_WORD, words[0], words[1], words[2], words[3], job->id,
+			  (char *)NULL);
 		_exit(127);
 	}
 	close(to[0]);
@@ -76,22 +79,29 @@ static bool start_one(struct ranks *job, int rank, const char *id, const char *c
 bool ranks_start(struct ranks *job, int n, const char *const *env)
 {
 	ncclUniqueId id;
-	char hex[2 * ID_BYTES + 1];
-	job->n = 0;
+	memset(job, 0, sizeof(*job));
 	if (n < 1 || n > RANKS_MAX || nccl_dl_open() || nccl.ncclGetUniqueId(&id) != ncclSuccess)
 		return false;
 	for (int i = 0; i < ID_BYTES; i++)
-		sprintf(hex + 2 * i, "%02x", (unsigned char)id.internal[i]);
+		sprintf(job->id + 2 * i, "%02x", (unsigned char)id.internal[i]);
 	signal(SIGPIPE, SIG_IGN); /* a rank that has ended is noticed when it does not answer */
 	job->n = n;
 	for (int i = 0; i < n; i++) {
-		if (!start_one(job, i, hex, env)) {
+		if (!start_one(job, i, env)) {
 			job->n = i;
 			ranks_kill(job);
 			return false;
 		}
 	}
 	return true;
+}
+
+bool ranks_again(struct ranks *job, int rank, const char *const *env)
+{
+	ranks_signal(job, rank, SIGKILL);
+	close(job->rank[rank].to);
+	close(job->rank[rank].from);
+	return start_one(job, rank, env);
 }
 
 static void tell(struct ranks *job, int rank, const char *fmt, va_list ap)

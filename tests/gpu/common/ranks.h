@@ -23,9 +23,11 @@
 
 #define RANKS_MAX 64
 #define RANKS_LINE 512
+#define RANKS_ID 256 /* digits of a ncclUniqueId */
 
 struct ranks {
 	int n;
+	char id[RANKS_ID + 1];
 	struct {
 		pid_t pid; /* 0: was reaped */
 		int to, from;
@@ -39,6 +41,8 @@ struct ranks {
  * no NCCL, or no process could be made.
  */
 bool ranks_start(struct ranks *job, int n, const char *const *env);
+/* Another process in the place of a rank, which ends if it has not yet. */
+bool ranks_again(struct ranks *job, int rank, const char *const *env);
 /* Sends an order (printf). */
 void ranks_tell(struct ranks *job, int rank, const char *fmt, ...) __attribute__((format(printf, 3, 4)));
 /* The answer to the next order that has none yet; NULL: none within ms, or the rank has ended. Valid until the next call. */
