@@ -161,7 +161,9 @@ void recording_put(const struct timeline_record *record)
 void recording_clock(const struct timeline_clock *clock)
 {
 	struct timeline_table *t = &ring.image.header->clocks;
-	struct timeline_clock *all = (struct timeline_clock *)(void *)(ring.image.header->bytes + t->offset);
+	/* Beyond the header itself: the image is one block of memory. */
+	char *image = (char *)ring.image.header;
+	struct timeline_clock *all = (struct timeline_clock *)(void *)(image + t->offset);
 
 	all[t->used++ % t->capacity] = *clock;
 }

@@ -121,7 +121,8 @@ static void wait_for(_Atomic int *n, int least)
 
 static void fresh(void)
 {
-	page = calloc(1, COMMS_BYTES);
+	page = aligned_alloc(64, COMMS_BYTES);
+	memset(page, 0, COMMS_BYTES);
 	page->comm_off = COMMS_OFF;
 	page->comm_bytes = sizeof(struct flight_comm);
 	page->comm_high = PLACES;

@@ -303,12 +303,16 @@ int flight_setup(void **state)
 
 void *make_comm(char id)
 {
+	/* In a group NCCL fills it in at the end. */
+	static void *made[256];
+	static unsigned next;
+	void **comm = &made[next++ % 256];
 	unique_id u;
-	void *comm = NULL;
 
+	*comm = NULL;
 	memset(&u, id, sizeof(u));
-	assert_int_equal(ncclCommInitRank(&comm, 4, u, 1), 0);
-	return comm;
+	assert_int_equal(ncclCommInitRank(comm, 4, u, 1), 0);
+	return *comm;
 }
 
 struct flight_op *op_at(void *comm, uint64_t index)

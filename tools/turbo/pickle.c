@@ -80,7 +80,7 @@ static bool gather(struct pickle *p, enum pickle_type type, size_t n)
 {
 	pickle_ref ref = 0;
 	if (!pickle_make(p, (struct pickle_value){.type = (uint8_t)type}, &ref) ||
-		!pickle_add_items(p, ref, p->stack + p->stacked - n, n))
+		(n && !pickle_add_items(p, ref, p->stack + p->stacked - n, n)))
 		return false;
 	p->stacked -= n;
 	return pickle_push(p, ref);
