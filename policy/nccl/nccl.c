@@ -8,12 +8,14 @@
 #include "options.h"
 #include "policy.h"
 #include "progress.h"
+#include "ras.h"
 #include "stacks.h"
 #include "stats.h"
 #include "watch.h"
 
 static void start(void)
 {
+	ras_start();
 	flight_switch(option_get(OPT_NCCL_WATCHDOG) != 0);
 }
 

@@ -207,3 +207,28 @@ void report_end(const struct report *r, struct report_given *given)
 	give_files(r, given);
 	errno = saved;
 }
+
+static void say_ras(const struct ras_answer *a, enum log_level level)
+{
+	char text[160];
+	struct out o;
+
+	out_begin(&o, text, sizeof(text));
+	if (a->dead)
+		out_format(&o, "takes %u process%s of the job for dead", a->dead, a->dead == 1 ? "" : "es");
+	if (a->silent)
+		out_format(&o, "%s %u process%s", a->dead ? ", and has no answer from" : "has no answer from",
+				   a->silent, a->silent == 1 ? "" : "es");
+	if (o.used)
+		log_at(level, "nccl: NCCL's RAS service %s", text);
+}
+
+void report_ras(const struct report *r, struct report_given *given)
+{
+	int saved = errno;
+
+	say_ras(r->ras, is_alarm(r) ? LOG_WARN : LOG_INFO);
+	if (is_alarm(r))
+		give_files(r, given);
+	errno = saved;
+}

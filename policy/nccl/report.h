@@ -12,6 +12,7 @@
 #include <stdint.h>
 
 #include "judge.h"
+#include "ras.h"
 
 #define REPORT_LINE 304 /* bytes, with the final 0; what is longer ends in ".." */
 #define REPORT_FORMAT 1
@@ -25,6 +26,7 @@ struct report {
 	uint64_t asked;   /* dumps made before (CLOCK_MONOTONIC) are of another time; 0: nothing was asked for */
 	uint64_t timeout; /* TURBO_NCCL_TIMEOUT_S, ns; 0: auto */
 	bool acts;        /* TURBO_NCCL_WATCHDOG=abort */
+	const struct ras_answer *ras; /* NULL: it was not asked */
 };
 
 /* "nccl: dead: rank 1 (host a, pid 4242) was killed by SIGKILL ...", no end of line. Returns its bytes. */
@@ -48,5 +50,7 @@ void report_begin(const struct report *r, struct report_given *given);
 /* When the stacks have come, or will not: the files anew, and a part of the stacks to the log. The world is that of
  * report_begin(), with the pages' dumps read again. */
 void report_end(const struct report *r, struct report_given *given);
+/* With r->ras, when it has answered, or will not: a line to the log if it lacks processes, and the files anew. */
+void report_ras(const struct report *r, struct report_given *given);
 
 #endif

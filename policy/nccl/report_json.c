@@ -1,6 +1,7 @@
 /* report_json.c - a report for programs. Times are ages in milliseconds; null: not yet, or not known. */
 #include "report_parts.h"
 
+#include <string.h>
 #include <unistd.h>
 
 #include "report_stacks.h"
@@ -281,6 +282,21 @@ static void put_finding(struct out_json *j, const struct report *r)
 	report_json_ranks(j, "ranks", r, f->key);
 }
 
+static void put_ras(struct out_json *j, const struct ras_answer *a)
+{
+	if (!a || a->none) {
+		json_put_null(j, "ras");
+		return;
+	}
+	json_begin(j, "ras", '[');
+	for (const char *line = a->text; *line;) {
+		size_t bytes = strcspn(line, "\n");
+		json_put_text(j, NULL, line, bytes);
+		line += bytes + (line[bytes] == '\n');
+	}
+	json_end(j, ']');
+}
+
 void report_as_json(struct out *o, const struct report *r, const char *line)
 {
 	struct report_pick pick[REPORT_PICKS];
@@ -305,6 +321,7 @@ void report_as_json(struct out *o, const struct report *r, const char *line)
 	for (unsigned i = 0; i < picks; i++)
 		put_process(&j, r, &pick[i]);
 	json_end(&j, ']');
+	put_ras(&j, r->ras);
 	json_end(&j, '}');
 	out_string(o, "\n");
 }

@@ -166,6 +166,28 @@ static void put_process(struct out *o, const struct report *r, const struct repo
 	put_operations(o, r, pick->m);
 }
 
+/* ---- other machines ---- */
+
+static void put_ras(struct out *o, const struct ras_answer *a)
+{
+	out_string(o, a->none ? "\nNCCL's RAS service (" : "\nwhat NCCL's RAS service (");
+	out_name(o, a->where, sizeof(a->where));
+	if (a->none) {
+		out_format(o, ") says nothing of the other hosts: %s\n", a->none);
+		return;
+	}
+	out_string(o, ") says of the other hosts:\n");
+	for (const char *line = a->text; *line;) {
+		size_t bytes = strcspn(line, "\n");
+		out_string(o, bytes ? "  " : "");
+		out_name(o, line, bytes);
+		out_string(o, "\n");
+		line += bytes + (line[bytes] == '\n');
+	}
+	if (a->cut)
+		out_format(o, "  (%s)\n", a->cut);
+}
+
 /* ---- the whole ---- */
 
 static void put_doing(struct out *o, const struct report *r)
@@ -196,6 +218,8 @@ void report_as_text(struct out *o, const struct report *r, const char *line)
 	for (unsigned i = 0; i < picks; i++)
 		put_process(o, r, &pick[i], twin(r, pick, i),
 					pick[i].m == report_member(r->world, r->finding->member));
+	if (r->ras)
+		put_ras(o, r->ras);
 	if (o->cut)
 		o->text[o->used - 1] = '\n';
 }

@@ -132,6 +132,29 @@ static void gather_stacks(const struct watch_tell *t, struct world *w, uint64_t 
 	}
 }
 
+/* ---- other machines ---- */
+
+static bool goes_on(void *arg)
+{
+	const struct watch_tell *t = arg;
+
+	atomic_store_explicit(&t->page->heartbeat, watch_now(), memory_order_relaxed);
+	return !t->ended();
+}
+
+/* After all else is said: it may take its time, or never answer. */
+static void ask_ras(const struct watch_tell *t, struct report *r, struct report_given *given)
+{
+	static struct ras_answer answer;
+	struct watch_tell asker = *t;
+
+	if (!ras_wanted(t->page->nccl, r->finding->missing) || t->ended())
+		return;
+	ras_ask(&answer, RAS_MS, goes_on, &asker);
+	r->ras = &answer;
+	report_ras(r, given);
+}
+
 /* ---- who speaks ---- */
 
 static bool before(const struct judge_process *a, const struct judge_process *b)
@@ -272,11 +295,12 @@ static void tell(const struct watch_tell *t, struct world *w, const struct judge
 	memset(&given, 0, sizeof(given));
 	report_begin(&r, &given);
 	act(t, w, f, &r);
-	if (!is_alarm(f->verdict))
-		return;
-	r.asked = watch_now();
-	gather_stacks(t, w, r.asked);
-	report_end(&r, &given);
+	if (is_alarm(f->verdict)) {
+		r.asked = watch_now();
+		gather_stacks(t, w, r.asked);
+		report_end(&r, &given);
+	}
+	ask_ras(t, &r, &given);
 }
 
 void watch_tell(const struct watch_tell *t, struct world *w, const struct judge_finding *found,
