@@ -299,8 +299,35 @@ static bool take(struct world *w, const char *dir, pid_t pid, uint64_t now)
 	return true;
 }
 
+/* Those of a folder that were written last: there is not room for all that killed jobs have left. */
+struct newest {
+	unsigned count;
+	pid_t pid[JUDGE_PROCESSES];
+	struct timespec written[JUDGE_PROCESSES];
+};
+
+static void add_newest(struct newest *n, pid_t pid, const struct timespec *written)
+{
+	unsigned at = n->count;
+
+	while (at > 0 &&
+		   (n->written[at - 1].tv_sec != written->tv_sec ? n->written[at - 1].tv_sec < written->tv_sec
+														 : n->written[at - 1].tv_nsec < written->tv_nsec))
+		at--;
+	if (at == JUDGE_PROCESSES)
+		return;
+	n->count += n->count < JUDGE_PROCESSES;
+	for (unsigned i = n->count - 1; i > at; i--) {
+		n->pid[i] = n->pid[i - 1];
+		n->written[i] = n->written[i - 1];
+	}
+	n->pid[at] = pid;
+	n->written[at] = *written;
+}
+
 static unsigned find_in(struct world *w, const char *dir, pid_t only, uint64_t now)
 {
+	struct newest newest = {0};
 	struct entries e;
 	const char *name;
 	unsigned found = 0;
@@ -312,11 +339,16 @@ static unsigned find_in(struct world *w, const char *dir, pid_t only, uint64_t n
 	for (unsigned i = 0; i < ENTRIES && (name = entries_next(&e)); i++) {
 		pid_t pid = pid_of(name);
 		struct stat st;
-		if (!pid || (!w->all && (fstatat(e.fd, name, &st, AT_SYMLINK_NOFOLLOW) != 0 || is_skipped(w, &st))))
+		if (!pid || fstatat(e.fd, name, &st, AT_SYMLINK_NOFOLLOW) != 0)
 			continue;
-		found += take(w, dir, pid, now);
+		if (w->all)
+			add_newest(&newest, pid, &st.st_mtim);
+		else if (!is_skipped(w, &st))
+			found += take(w, dir, pid, now);
 	}
 	entries_close(&e);
+	for (unsigned i = 0; i < newest.count; i++)
+		found += take(w, dir, newest.pid[i], now);
 	return found;
 }
 

@@ -211,12 +211,39 @@ static void test_texts(void **state)
 	files_remove();
 }
 
+/* More files than there is room for: what killed jobs have left gives way to what is being written. */
+static void test_newest(void **state)
+{
+	struct world *w = world_new(NULL);
+	struct timespec written[2] = {{0}, {0}};
+	char path[256];
+	unsigned live = 0, all = 0;
+	(void)state;
+
+	for (int i = 0; i < JUDGE_PROCESSES + 40; i++) {
+		struct flight_page *page = files_page(FILES_NOBODY + i, 0);
+		files_write(page, FILES_NOBODY + i, sizeof(page->bytes));
+		files_path(path, FILES_NOBODY + i);
+		written[0].tv_sec = written[1].tv_sec = i % 10 == 3 ? 2000 : 1000 + i;
+		all += i % 10 == 3;
+		assert_int_equal(utimensat(AT_FDCWD, path, written, 0), 0);
+		free(page);
+	}
+	assert_int_equal(world_find(w, files_dir(), 0, false), JUDGE_PROCESSES);
+	for (unsigned i = 0; i < w->files; i++)
+		live += w->file[i].pid % 10 == (FILES_NOBODY + 3) % 10;
+	assert_int_equal(live, all);
+	world_free(w);
+	files_remove();
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_a_look),       cmocka_unit_test(test_stuck_or_not),
 		cmocka_unit_test(test_foreign),      cmocka_unit_test(test_not_understood),
 		cmocka_unit_test(test_out_of_range), cmocka_unit_test(test_texts),
+		cmocka_unit_test(test_newest),
 	};
 
 	return cmocka_run_group_tests(tests, files_setup, files_teardown);
