@@ -112,14 +112,23 @@ bool act_tombstone(const void *comm)
 
 /* ---- the watch's thread ---- */
 
+/* The words of one that stands, or stood, may be in use by the program: another verdict has its own. */
+static bool serves(const struct entry *e, const char *line)
+{
+	return atomic_load_explicit(&e->stands, memory_order_relaxed) != NOTHING ||
+		   strncmp(e->line, line, sizeof(e->line) - 1) == 0;
+}
+
 static struct entry *entry_of(struct flight_comm *comm, const void *handle, uint32_t life, const char *line)
 {
 	uint32_t n = atomic_load_explicit(&entries, memory_order_relaxed);
 	struct entry *e;
 
-	for (uint32_t i = 0; i < n; i++)
-		if (entry[i].handle == handle && entry[i].comm == comm && entry[i].life == life)
-			return &entry[i];
+	for (uint32_t i = n; i-- > 0;) {
+		e = &entry[i];
+		if (e->handle == handle && e->comm == comm && e->life == life && (n == ENTRIES || serves(e, line)))
+			return e;
+	}
 	if (n == ENTRIES)
 		return NULL;
 	e = &entry[n];

@@ -196,6 +196,17 @@ static int withdrawn(void)
 	MUST(aborts == 0);
 	act_verdict(comms_at(page, 1), "y");
 	MUST(act_async_error(h(2)) == 6);
+	MUST(strcmp(act_last_error(h(2)), "y") == 0 && strcmp(act_last_error(NULL), "y") == 0);
+	/* However often. */
+	for (uint64_t i = 1; i < 3 * FLIGHT_COMMS; i++) {
+		char line[16];
+		snprintf(line, sizeof(line), "%d", (int)i);
+		act_poll(1000 * i * S, true);
+		act_poll((1000 * i + ACT_GRACE_S + 2) * S, false);
+		MUST(act_async_error(h(2)) == 0);
+		act_verdict(comms_at(page, 1), line);
+		MUST(act_async_error(h(2)) == 6 && act_last_error(h(2)));
+	}
 	return 0;
 }
 
