@@ -78,6 +78,12 @@ static void say_back(void)
 		atomic_store_explicit(&page->sampled, progress_now(), memory_order_relaxed);
 }
 
+void sampler_tick(void)
+{
+	if (atomic_load(&sampler.asleep))
+		say_back();
+}
+
 static bool take_pushed(void)
 {
 	struct launch *l = launch_pushed(), *next;

@@ -22,6 +22,8 @@
 bool sampler_start(void);
 /* A launch was pushed. One load, unless the sampler sleeps. */
 void sampler_wake(void);
+/* The watch's thread, at each poll: while the sampler sleeps there is nothing to ask, so what was last said stands. */
+void sampler_tick(void);
 /* No driver call until quiet(false): waits for the one it is in, at most one second. Nests. */
 void sampler_quiet(bool on);
 /* No driver call any more; does not wait. */
