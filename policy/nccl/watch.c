@@ -16,6 +16,7 @@
 #include "flight.h"
 #include "guard.h"
 #include "log.h"
+#include "sampler.h"
 #include "stacks.h"
 #include "thread.h"
 #include "watch_tell.h"
@@ -172,12 +173,10 @@ static void compare(struct watch *t, uint64_t now)
 		if (world_unlike(w) && !t->unlike)
 			t->unlike = now;
 	}
-	if (!t->unlike || now - t->unlike < COMPARES)
+	/* Where they hang, all see it, and one tells. */
+	if (!t->unlike || now - t->unlike < COMPARES || w->stuck)
 		return;
 	t->unlike = 0;
-	/* They hang, which all have seen by now, and one has told. */
-	if (w->stuck && t->page->verdict == JUDGE_MISMATCH)
-		return;
 	w->whole = true;
 	n = judge_look_all(world_look(w, now), &t->limits, t->finding, FINDINGS);
 	w->whole = false;
@@ -219,6 +218,7 @@ static void poll_once(struct watch *t)
 		resume(t, now);
 	t->last = now;
 	atomic_store_explicit(&t->page->heartbeat, now, memory_order_relaxed);
+	sampler_tick();
 	find_others(t, now);
 	atomic_store_explicit(&t->page->stuck, t->world->stuck_own, memory_order_relaxed);
 	look_at_python(t, now);

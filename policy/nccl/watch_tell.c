@@ -15,7 +15,7 @@
 #define MS 1000000ull
 
 #define FRESH (2 * S)       /* a heartbeat of a watch that goes on */
-#define PATIENCE (5 * S)    /* after which another one speaks */
+#define PATIENCE (5 * S)    /* with one that is to speak; then another one does */
 #define STACKS_MS 1500      /* for one process's own stacks */
 #define STACKS_WAIT (3 * S) /* for all */
 #define THREADS 16
@@ -169,7 +169,7 @@ static bool can_speak(const struct world *w, uint32_t process)
 	bool own = w->file[w->file_of[process]].memory != NULL;
 
 	return p->life != LIFE_DEAD && p->life != LIFE_STOPPED &&
-		   (own || (p->page->heartbeat + FRESH >= w->judge.now && !p->page->leaving));
+		   (own || (p->page->heartbeat + PATIENCE >= w->judge.now && !p->page->leaving));
 }
 
 /* The live one of the lowest rank, or of the lowest number where ranks are not told. */
