@@ -203,6 +203,19 @@ static bool leads_back(int rank, int node)
 	return false;
 }
 
+/* Of a group that spans communicators only its beginning and its end are seen: where in it a rank is stuck, nobody knows. */
+static bool is_hidden(const struct program *p)
+{
+	for (int r = 0; r < p->n; r++)
+		for (int i = 0; i < model.rank[r].kernels; i++) {
+			const struct kernel *k = &model.rank[r].kernel[i];
+			for (int n = k->from; n < k->to && !k->done; n++)
+				if (p->rank[r].step[n].what == DO_CALL && p->rank[r].step[n].comm != k->comm && k->comm >= 0)
+					return true;
+		}
+	return false;
+}
+
 static bool find_circle(const struct program *p)
 {
 	memset(state, 0, sizeof(state));
@@ -237,5 +250,7 @@ void program_expect(const struct program *p, struct expected *e)
 		e->outcome = find_circle(p) ? ENDS_CYCLE : ENDS_WAITING;
 		if (!p->one_culprit)
 			e->culprits = UINT32_MAX;
+		if (is_hidden(p))
+			e->outcome = ENDS_UNCLEAR;
 	}
 }

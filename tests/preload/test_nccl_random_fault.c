@@ -174,6 +174,22 @@ static bool can_cross(const struct program *p, const struct script *t, int at)
 	return is_collective(p, t, at) && !grouped(t, at) && crosses_with(p, t, at) >= 0;
 }
 
+/* Of two ranks nobody can tell which is right; nor where some are in one of the two calls only, or let both run at once. */
+static bool is_alone(const struct program *p, int place, int with)
+{
+	for (int r = 0; r < p->n; r++) {
+		int stream[2] = {-1, -1};
+		for (int i = 0; i < p->rank[r].n; i++) {
+			const struct step *s = &p->rank[r].step[i];
+			if (s->what == DO_CALL && (s->place == place || s->place == with))
+				stream[s->place == with] = s->stream;
+		}
+		if (stream[0] < 0 || stream[1] < 0 || (stream[0] != stream[1] && r != p->culprit))
+			return false;
+	}
+	return p->n > 2;
+}
+
 static bool cross(struct program *p)
 {
 	struct script *t = &p->rank[p->culprit];
@@ -182,8 +198,7 @@ static bool cross(struct program *p)
 
 	if (at < 0)
 		return false;
-	/* Of two ranks nobody can tell which is right, and where others are in one of the two only, not who is alone. */
-	p->one_culprit = p->comm[t->step[at].comm].n == p->n && p->comm[t->step[with].comm].n == p->n && p->n > 2;
+	p->one_culprit = is_alone(p, t->step[at].place, t->step[with].place);
 	first = t->step[at];
 	t->step[at] = t->step[with];
 	t->step[with] = first;

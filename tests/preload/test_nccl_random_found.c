@@ -1,13 +1,16 @@
 /*
- * test_nccl_random_found.c - what the watchdog has told.
+ * test_nccl_random_found.c - what the watchdog has told, and what is left.
  */
 #include <dirent.h>
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 
+#include "policy/nccl/flight_page.h"
 #include "test_nccl_random_jobs.h"
 
 static void read_file(const char *path, char *text, size_t size)
@@ -110,4 +113,39 @@ bool found_log(const struct slot *s, char text[2048])
 {
 	read_file(s->log, text, 2048);
 	return strstr(text, "warn: ") != NULL;
+}
+
+/* ---- flight files ---- */
+
+#define KILLED 1024
+
+static char killed[KILLED][64]; /* files of killed ranks */
+static unsigned killed_count;
+
+void found_file(pid_t pid, char path[64])
+{
+	snprintf(path, 64, "/dev/shm/" FLIGHT_FILE_FORMAT, (unsigned)geteuid(), (int)pid);
+}
+
+/* As if it had happened long ago. */
+void found_killed(pid_t pid)
+{
+	struct timespec times[2];
+	char path[64];
+
+	found_file(pid, path);
+	clock_gettime(CLOCK_REALTIME, &times[0]);
+	times[0].tv_sec -= 2000;
+	times[1] = times[0];
+	if (utimensat(AT_FDCWD, path, times, AT_SYMLINK_NOFOLLOW) == 0)
+		memcpy(killed[killed_count++ % KILLED], path, sizeof(path));
+}
+
+unsigned slot_leftovers(void)
+{
+	unsigned n = 0;
+
+	for (unsigned i = 0; i < KILLED; i++)
+		n += killed[i][0] && access(killed[i], F_OK) == 0;
+	return n;
 }

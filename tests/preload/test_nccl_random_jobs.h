@@ -33,6 +33,7 @@ struct slot {
 	bool finished[PROGRAM_RANKS];
 	uint64_t began, died, found, until;
 	bool failed;
+	bool again, second; /* another rank than the right one was named: it is run once more */
 };
 
 bool slot_is_limited(enum fault fault);
@@ -53,6 +54,8 @@ struct found {
 void found_look(struct slot *s, struct found *f);
 void found_forget(struct slot *s); /* what there is */
 void found_clear(struct slot *s);
+void found_file(pid_t pid, char path[64]);
+void found_killed(pid_t pid); /* it has left its file, as if that had been long ago */
 bool found_log(const struct slot *s, char text[2048]); /* false: it is empty */
 
 /* test_nccl_random.c */

@@ -134,7 +134,14 @@ static bool take_step(struct model_rank *r, const struct step *s)
 			return false;
 		r->meets = false;
 		break;
-	case DO_DESTROY: return model_is_idle(r, -1, s->comm);
+	case DO_DESTROY:
+		if (!r->meets)
+			note(r, s->comm, 98ull << 56);
+		r->meets = true;
+		if (!model_is_idle(r, -1, s->comm))
+			return false;
+		r->meets = false;
+		break;
 	default: break;
 	}
 	return true;

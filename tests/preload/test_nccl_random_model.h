@@ -32,7 +32,7 @@ struct model_rank {
 	struct move move[MODEL_MOVES];
 	int started[PROGRAM_COMMS], met[PROGRAM_COMMS];
 	int posted[PROGRAM_COMMS][2][PROGRAM_RANKS];
-	bool meets;
+	bool meets; /* it is in a call that was noted */
 	int calls[PROGRAM_COMMS];
 	uint64_t call[PROGRAM_COMMS][MODEL_CALLS];
 };

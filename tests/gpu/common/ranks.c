@@ -76,7 +76,7 @@ static bool start_one(struct ranks *job, int rank, const char *const *env)
 	return pid > 0;
 }
 
-bool ranks_start(struct ranks *job, int n, const char *const *env)
+bool ranks_prepare(struct ranks *job, int n)
 {
 	ncclUniqueId id;
 	memset(job, 0, sizeof(*job));
@@ -86,6 +86,13 @@ bool ranks_start(struct ranks *job, int n, const char *const *env)
 		sprintf(job->id + 2 * i, "%02x", (unsigned char)id.internal[i]);
 	signal(SIGPIPE, SIG_IGN); /* a rank that has ended is noticed when it does not answer */
 	job->n = n;
+	return true;
+}
+
+bool ranks_start(struct ranks *job, int n, const char *const *env)
+{
+	if (!ranks_prepare(job, n))
+		return false;
 	for (int i = 0; i < n; i++) {
 		if (!start_one(job, i, env)) {
 			job->n = i;
@@ -99,8 +106,10 @@ bool ranks_start(struct ranks *job, int n, const char *const *env)
 bool ranks_again(struct ranks *job, int rank, const char *const *env)
 {
 	ranks_signal(job, rank, SIGKILL);
-	close(job->rank[rank].to);
-	close(job->rank[rank].from);
+	if (job->rank[rank].to) {
+		close(job->rank[rank].to);
+		close(job->rank[rank].from);
+	}
 	return start_one(job, rank, env);
 }
 
@@ -221,7 +230,8 @@ void ranks_signal(struct ranks *job, int rank, int signal)
 static void close_all(struct ranks *job)
 {
 	for (int i = 0; i < job->n; i++)
-		close(job->rank[i].to);
+		if (job->rank[i].to)
+			close(job->rank[i].to);
 }
 
 bool ranks_stop(struct ranks *job, int ms)
@@ -248,7 +258,8 @@ void ranks_kill(struct ranks *job)
 	close_all(job);
 	for (int i = 0; i < job->n; i++) {
 		ranks_signal(job, i, SIGKILL);
-		close(job->rank[i].from);
+		if (job->rank[i].to)
+			close(job->rank[i].from);
 	}
 	job->n = 0;
 }

@@ -41,6 +41,8 @@ struct ranks {
  * no NCCL, or no process could be made.
  */
 bool ranks_start(struct ranks *job, int n, const char *const *env);
+/* The same without a process: each is started by ranks_again(). */
+bool ranks_prepare(struct ranks *job, int n);
 /* Another process in the place of a rank, which ends if it has not yet. */
 bool ranks_again(struct ranks *job, int rank, const char *const *env);
 /* Sends an order (printf). */
