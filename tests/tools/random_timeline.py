@@ -53,8 +53,9 @@ def union(intervals):
     return {t for start, end in intervals for t in range(start, end)}
 
 
-def answers(made, window=None):
-    """Where the time went, counted one microsecond after the other; of a window, what lies in it."""
+def answers(made, window=None, ended=None):
+    """Where the time went, counted one microsecond after the other; of a window, what lies
+    in it: `ended` is when the last record does."""
     if window:
         low, high = window
         made = [(*m[:3], max(m[3], low), min(m[4], high), None) for m in made if m[3] < high and m[4] > low]
@@ -62,6 +63,10 @@ def answers(made, window=None):
     of = {c: union((s, e) for _, _, k, s, e, _ in operations if k == c) for c in ("compute", "communication", "memory", "other")}
     busy = set().union(*of.values())
     first, last = window or (min(s for *_, s, _, _ in operations), max(e for *_, e, _ in operations))
+    if window and operations and high >= ended:
+        begun = max(m[3] for m in operations)
+        if any(m[2] == "gap" and m[3] > begun for m in made):
+            last = max(m[4] for m in operations)  # what was not recorded after the last operation is no part of it
     unseen = union((max(s, first), min(e, last)) for _, _, k, s, e, _ in made if k == "gap") - busy
     out = {c + "_ns": len(v) for c, v in of.items()}
     out.update({

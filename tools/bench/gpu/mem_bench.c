@@ -28,7 +28,7 @@
 #define MAX_BATCHES 4096 /* a thread */
 #define BATCH_NS 20000u  /* long beside the clock's own cost, short beside a time slice */
 #define MAX_PAIRS 200    /* in a batch */
-#define WARM_PAIRS 300   /* or WARM_NS, whichever is first */
+#define WARM_PAIRS 600   /* or WARM_NS, whichever is first */
 #define WARM_NS 10000000u
 #define WARM_ROUNDS 3 /* over all cells: what they take turns with is settled then */
 
