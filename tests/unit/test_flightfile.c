@@ -1,3 +1,4 @@
+/* NATIVE: races between threads that must run at once. */
 /*
  * test_flightfile.c - the flight file is a copy of the record, whole for whoever reads it; a child's, and the exit.
  */

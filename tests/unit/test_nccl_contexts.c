@@ -1,3 +1,4 @@
+/* NATIVE: the simulated driver reserves more than valgrind has. */
 /* test_nccl_contexts.c - contexts that end, devices that fail, a driver that does not answer, forked children, exits. */
 #include "common/progress_fixture.h"
 

@@ -1,3 +1,4 @@
+/* NATIVE: the simulated driver reserves more than valgrind has. */
 /* test_nccl_graphs.c - captured collectives are found again in what is launched of them, and nowhere else. */
 #include "common/progress_fixture.h"
 

@@ -1,3 +1,4 @@
+/* NATIVE: the simulated driver reserves more than valgrind has. */
 /* test_nccl_progress.c - how far the GPU got is known, in the order of a communicator's operations, and only what is so. */
 #include "common/progress_fixture.h"
 

@@ -1,3 +1,4 @@
+/* NATIVE: the simulated driver reserves more than valgrind has. */
 /* test_nccl_waits.c - which threads wait for the GPU is seen, from their first wait until they end. */
 #include "common/progress_fixture.h"
 

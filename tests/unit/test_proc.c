@@ -1,3 +1,4 @@
+/* NATIVE: valgrind knows no pidfd_open. */
 /* test_proc.c - processes that do something, and such that do not. */
 #include <fcntl.h>
 #include <pthread.h>

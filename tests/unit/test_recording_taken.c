@@ -1,3 +1,4 @@
+/* NATIVE: valgrind has the descriptors from 512 on for itself. */
 /*
  * test_recording_taken.c - what others may do to the file of a recording while it is written, and to the descriptor
  * that is kept of it: the program goes on, the recording ends with a reason or goes on, too.

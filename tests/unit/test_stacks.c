@@ -1,3 +1,4 @@
+/* NATIVE: it unwinds from handlers, and other stacks. */
 /* test_stacks.c - sites and dumps of a process without Python; signals that nobody loses; tables and memory that lie. */
 #include <errno.h>
 #include <pthread.h>

@@ -9,7 +9,7 @@
 
 int cuInit(unsigned int flags);
 double cuLaunchHostFunc(long a, long b, long c, long d, long e, long f, long g, long h, double i, double j,
-					  double k, double l, double m, double n, double o, double p, double q);
+						double k, double l, double m, double n, double o, double p, double q);
 
 static void *call(void *arg)
 {
