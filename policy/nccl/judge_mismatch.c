@@ -2,6 +2,7 @@
 #include "judge_view.h"
 
 #define NO_REDUCTION 0xffff
+#define DECIDES (2 * JUDGE_S) /* for ranks that have not called yet */
 
 static bool reduces(unsigned function)
 {
@@ -146,6 +147,17 @@ static unsigned like(const struct judge_scene *s, const struct judge_view *v, ui
 	return n;
 }
 
+/* Two parties of one size, and ranks that have not called yet: they will tell which is right. */
+static bool is_open(const struct judge_scene *s, const struct judge_view *v, const struct judge_view *w,
+					uint64_t sequence)
+{
+	int32_t called = 0;
+
+	for (int32_t i = v->first; i >= 0; i = s->view[i].next)
+		called += counts(&s->view[i]) && s->view[i].m->sequence >= sequence;
+	return like(s, v, sequence) == like(s, w, sequence) && called < v->m->ranks;
+}
+
 /* The culprit is of the smaller party; of two of one size, of the one without the lowest rank. */
 static void tell_mismatch(const struct judge_scene *s, int32_t first, uint64_t sequence,
 						  struct judge_finds *finds)
@@ -178,6 +190,8 @@ static void tell_mismatch(const struct judge_scene *s, int32_t first, uint64_t s
 	f = judge_about(s, JUDGE_MISMATCH, (unsigned)most);
 	f.sequence = (uint32_t)sequence;
 	f.since = judge_max(a->issued, b->issued);
+	if (judge_age(s, f.since) < DECIDES && is_open(s, &s->view[most], &s->view[least], sequence))
+		return;
 	f.culprit = (int32_t)s->view[least].m->process;
 	f.member = least;
 	f.index = b->index;

@@ -81,6 +81,10 @@ static void test_mismatch(void **state)
 	static const struct row rows[] = {
 		{"function", "comm A 0 1; A all_reduce 64 : s1 s1=all_gather/64", "mismatch 1 at 1"},
 		{"shape", "comm A 0 1; A all_reduce 100 : s1 s1=all_reduce/200", "mismatch 1 at 1"},
+		{"one against one, and who decides has not called",
+		 "comm A 0 1 2 3; A all_reduce 64 : s1 s1=all_gather/64 - -", "nothing"},
+		{"nor does so", "comm A 0 1 2 3; A all_reduce 64 : s3 s3=all_gather/64 - -", "mismatch 1 at 1"},
+		{"one has", "comm A 0 1 2 3; A all_reduce 64 : s1=all_gather/64 s1 s1 -", "mismatch 0 at 1"},
 		{"the odd one of three", "comm A 0 1 2; A all_reduce 64 : s1=all_gather/64 s1 s1", "mismatch 0 at 1"},
 		{"the first difference",
 		 "comm A 0 1; A all_reduce 64 : d d=all_reduce/32; A all_gather 8 : s1 s1=broadcast/8",
