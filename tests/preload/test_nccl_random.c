@@ -1,4 +1,4 @@
-/* LINK: nccl */
+/* LINK: nccl   SAN: address */
 /*
  * test_nccl_random.c - random programs of 2, 4 and 8 simulated ranks under the watchdog: where one goes wrong, one report
  * with the right verdict and culprit; where none does, none. Ranks live through many programs, several jobs at a time.
@@ -26,9 +26,15 @@
 #define MS 1000000ull
 #define TALLY_MS 20000
 
+#ifdef __has_feature
+#define PROGRAMS (__has_feature(address_sanitizer) ? 14 : 40)
+#else
+#define PROGRAMS 40
+#endif
+
 static unsigned first_seed, seeds, failures, verbose;
 static uint64_t soak_end;
-static unsigned next_seed[2]; /* of either kind of slot */
+static unsigned next_seed[3]; /* of each kind of slot */
 static unsigned tally[FAULTS], outcomes[8];
 static uint64_t longest[FAULTS];
 
@@ -44,13 +50,14 @@ static enum fault fault_of(unsigned seed)
 /* The next one for a slot; false: there is none any more. */
 static bool next_program(struct slot *s)
 {
-	unsigned *next = &next_seed[s->limited];
+	unsigned *next = &next_seed[s->limited + s->patient];
 
 	for (;; ++*next) {
 		enum fault fault = fault_of(*next);
 		if (soak_end ? now_ns() > soak_end : *next >= first_seed + seeds)
 			return false;
-		if (slot_is_limited(fault) != s->limited)
+		if (slot_is_limited(fault) != s->limited ||
+			(s->patient && fault != FAULT_STOPPED && fault != FAULT_STUCK))
 			continue;
 		program_make(&s->program, *next, fault);
 		program_expect(&s->program, &s->expected);
@@ -171,10 +178,10 @@ int main(int argc, char **argv)
 	if (ranks_is_rank(argc, argv))
 		return ranks_main(argv, program_obey);
 	first_seed = number("SEED", (unsigned)(now_ns() / 1000 % 1000000) * 1000);
-	seeds = number("NUMBER", getenv("SEED") ? 1 : 40);
+	seeds = number("NUMBER", getenv("SEED") ? 1 : PROGRAMS);
 	verbose = number("VERBOSE", 0);
 	soak_end = soak ? now_ns() + soak * 1000ull * MS : 0;
-	next_seed[0] = next_seed[1] = first_seed;
+	next_seed[0] = next_seed[1] = next_seed[2] = first_seed;
 	fprintf(stderr, "SEED=%u\n", first_seed);
 	for (int i = 0; i < SLOTS; i++)
 		slot_open(&slots[i], i, soak != 0);

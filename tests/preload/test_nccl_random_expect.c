@@ -203,15 +203,17 @@ static bool leads_back(int rank, int node)
 	return false;
 }
 
-/* Of a group that spans communicators only its beginning and its end are seen: where in it a rank is stuck, nobody knows. */
+/* Of a group only the beginning and the end are seen: in which of its kernels a rank is stuck, nobody knows. */
 static bool is_hidden(const struct program *p)
 {
 	for (int r = 0; r < p->n; r++)
 		for (int i = 0; i < model.rank[r].kernels; i++) {
 			const struct kernel *k = &model.rank[r].kernel[i];
-			for (int n = k->from; n < k->to && !k->done; n++)
-				if (p->rank[r].step[n].what == DO_CALL && p->rank[r].step[n].comm != k->comm && k->comm >= 0)
+			for (int n = k->from; n < k->to && !k->done && k->comm >= 0; n++) {
+				const struct step *s = &p->rank[r].step[n];
+				if (s->what == DO_CALL && (s->comm != k->comm || model_pairwise(s) != k->pairwise))
 					return true;
+			}
 		}
 	return false;
 }

@@ -16,6 +16,7 @@ enum asked { ASKED_NOTHING, ASKED_RUN, ASKED_RESULT, ASKED_CANCEL, ASKED_MISTAKE
 
 struct slot {
 	bool limited, closed, soaks;
+	bool patient; /* waits for what is told after a minute, without a limit */
 #define SEEN 4096 /* reports that are known */
 
 	enum slot_state state;
