@@ -1,5 +1,5 @@
 #!/bin/bash
-# Engagement, fork, exit and death: what a preloaded process publishes, says and leaves behind.
+# ALONE: it looks at everybody's files in /dev/shm. Engagement, fork, exit and death: what a preloaded process publishes, says and leaves behind.
 set -u
 prog=$BUILD/tests/preload/engagement
 failures=0
