@@ -213,8 +213,8 @@ static bool abort_all(void)
 			(struct flight_comm *)(void *)((char *)page + page->comm_off + i * page->comm_bytes);
 		n += claim(comm, &list[n], line);
 	}
-	log_warn("nccl: the program has not ended after the error, all its %u communicator%s aborted", n,
-			 n == 1 ? " is" : "s are");
+	log_warn("nccl: the program has not ended after the error; it is aborted in its %u communicator%s", n,
+			 PLURAL(n));
 	return n > 0 && act_abort_start(list, n, page->nccl >= GROUP_ABORT);
 }
 
