@@ -197,7 +197,10 @@ preload_program()
 	runtime=$(ldd "$program" 2>/dev/null | sed -n 's/.*=> \(.*lib[atu]*san\.so[^ ]*\).*/\1/p')
 	[ -z "$runtime" ] || pre="$runtime:$lib"
 	# In a forked child LeakSanitizer misses the memory that other threads' stacks pointed to.
-	[[ $name != *fork* ]] || env+=("ASAN_OPTIONS=$ASAN_OPTIONS:detect_leaks=0")
+	# Others say NOLEAKS on their first line, and why.
+	if [[ $name = *fork* ]] || sed -n 1p "$source" | grep -qw NOLEAKS; then
+		env+=("ASAN_OPTIONS=$ASAN_OPTIONS:detect_leaks=0")
+	fi
 	run_one "$name" env LD_PRELOAD="$pre" LD_LIBRARY_PATH="$sim" "${env[@]}" "$program"
 }
 
