@@ -268,7 +268,7 @@ struct flight_comm *flight_comm_making(const struct flight_made *how)
 		stats_add(STATS_NCCL_COMMS, 1);
 		if (!parent)
 			flight_record_making(comm, how);
-		flight_file_hurry();
+		flight_file_hurry(false);
 	} else if (wanted) {
 		atomic_fetch_add_explicit(&page->lost, 1, memory_order_relaxed);
 		stats_add(STATS_NCCL_LOST, 1);
@@ -342,7 +342,7 @@ void comms_finish(struct flight_comm *comm, void *handle, int result, const void
 	comms_learn(comm, handle, caller);
 	comms_settle(comm);
 	set_state(comm, FLIGHT_LIVE);
-	flight_file_hurry();
+	flight_file_hurry(true);
 }
 
 void flight_comm_made(struct flight_comm *comm, void **handle, int result, const void *caller)

@@ -33,17 +33,17 @@
 
 #define RETRY_NS 2000000000ull /* from one vain attempt to make it to the next */
 #define SWEEP_NS 60000000000ull
-#define SWEEP_ENTRIES 4096
-#define SWEEP_FILES 256
 #define END_TRIES 100
+#define HURRY_MS 20          /* that who has made a communicator waits for the copy */
 #define SEEN_NS 600000000ull /* others have found a new communicator */
 
 static struct flight_page *page;
 /* TMPDIR at the start: the copier must not read the environment, which the program may be changing. */
 static char tmp_dir[PATH_MAX];
-static _Atomic uint32_t busy; /* 1: a thread is copying; by compare-and-swap */
-static _Atomic bool ended;    /* nothing is copied any more */
-static _Atomic uint32_t bell; /* counted up: the copier is wanted */
+static _Atomic uint32_t busy;   /* 1: a thread is copying; by compare-and-swap */
+static _Atomic bool ended;      /* nothing is copied any more */
+static _Atomic uint32_t bell;   /* counted up: the copier is wanted; */
+static _Atomic uint32_t copied; /* what it was before the last copy */
 
 /* Of the thread that is copying. */
 static char path[PATH_MAX];
@@ -78,21 +78,6 @@ static bool reserve(int fd, uint64_t from, uint64_t bytes)
 	return error == 0;
 }
 
-/* A file of ours, whose header can be read; `st` of it. */
-static bool read_header(const char *name, struct flight_page *header, struct stat *st)
-{
-	int fd = open(name, O_RDONLY | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK);
-	bool ok;
-
-	if (fd < 0)
-		return false;
-	memset(header->bytes, 0, sizeof(header->bytes));
-	ok = fstat(fd, st) == 0 && S_ISREG(st->st_mode) && st->st_uid == geteuid() &&
-		 pread(fd, header->bytes, sizeof(header->bytes), 0) >= 0;
-	close(fd);
-	return ok;
-}
-
 /* Under our own name: of a process that had our number, or of this one before exec. In another pid namespace
  * it may be a live one's. */
 static bool remove_predecessor(const char *name)
@@ -100,7 +85,7 @@ static bool remove_predecessor(const char *name)
 	static struct flight_page header;
 	struct stat st;
 
-	if (!read_header(name, &header, &st))
+	if (!flight_file_header(name, &header, &st))
 		return false;
 	if (memcmp(header.magic, FLIGHT_MAGIC, sizeof(header.magic)) == 0 &&
 		header.pid_ns != stats_pid_namespace() && time(NULL) - st.st_mtime < FLIGHT_FILE_KEPT_S)
@@ -258,44 +243,6 @@ bool flight_file_copy(void)
 
 /* ---- leftovers ---- */
 
-static bool is_leftover(const struct flight_page *h, const struct stat *st, pid_t pid)
-{
-	time_t age = time(NULL) - st->st_mtime;
-
-	if (age < FLIGHT_FILE_KEPT_S)
-		return false;
-	if (age > FLIGHT_FILE_FORGOTTEN_S || memcmp(h->magic, FLIGHT_MAGIC, sizeof(h->magic)) != 0)
-		return true;
-	enum proc_life life = proc_life((uint32_t)pid, h->start_ticks);
-	return h->pid_ns == stats_pid_namespace() && (life == PROC_ENDED || life == PROC_OTHER);
-}
-
-void flight_file_sweep(const char *dir)
-{
-	static struct flight_page header;
-	DIR *d = opendir(dir);
-	struct dirent *entry;
-	unsigned files = 0;
-
-	for (unsigned i = 0; d && i < SWEEP_ENTRIES && files < SWEEP_FILES && (entry = readdir(d)); i++) {
-		char name[PATH_MAX];
-		unsigned uid;
-		int pid, end = 0;
-		struct stat st;
-
-		/* The name is ours, whole: %n tells where the match ended. */
-		if (sscanf(entry->d_name, FLIGHT_FILE_FORMAT "%n", &uid, &pid, &end) != 2 || end == 0 ||
-			entry->d_name[end] != '\0' || uid != geteuid() || pid <= 0 || pid == getpid())
-			continue;
-		files++;
-		if (snprintf(name, sizeof(name), "%s/%s", dir, entry->d_name) < (int)sizeof(name) &&
-			read_header(name, &header, &st) && is_leftover(&header, &st, pid))
-			unlink(name);
-	}
-	if (d)
-		closedir(d);
-}
-
 static void sweep_own(void)
 {
 	char dir[PATH_MAX];
@@ -318,10 +265,14 @@ static uint64_t now_ns(void)
 	return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
 }
 
-void flight_file_hurry(void)
+void flight_file_hurry(bool wait)
 {
-	atomic_fetch_add(&bell, 1);
+	const struct timespec pause = {0, 1000000};
+	uint32_t rung = atomic_fetch_add(&bell, 1) + 1;
+
 	syscall(SYS_futex, &bell, FUTEX_WAKE_PRIVATE, 1, NULL, NULL, 0);
+	for (unsigned ms = 0; wait && ms < HURRY_MS && (int32_t)(atomic_load(&copied) - rung) < 0; ms++)
+		nanosleep(&pause, NULL);
 }
 
 static void *copier(void *arg)
@@ -340,6 +291,7 @@ static void *copier(void *arg)
 			sweep_own();
 			next_sweep = now + SWEEP_NS;
 		}
+		atomic_store(&copied, rung);
 		syscall(SYS_futex, &bell, FUTEX_WAIT_PRIVATE, rung, &pause, NULL, 0);
 	}
 	return NULL;

@@ -8,6 +8,7 @@
 
 #include <stdbool.h>
 #include <stdint.h>
+#include <sys/stat.h>
 #include <sys/types.h>
 
 #include "flight_page.h"
@@ -20,8 +21,9 @@
 /* Starts the copier. Once; any thread. */
 void flight_file_start(struct flight_page *page);
 
-/* A communicator has come: the copier copies now. A rank may be killed at once, and the others are to know of it. */
-void flight_file_hurry(void);
+/* A communicator has come: the copier copies now. A rank may be killed at once, and the others are to know of it. `wait`:
+ * returns when it has, or after 20 ms. */
+void flight_file_hurry(bool wait);
 
 /* Makes the file when there is none (any more), and writes what has changed. false: there is none. */
 bool flight_file_copy(void);
@@ -29,6 +31,9 @@ bool flight_file_copy(void);
 /* At exit: a last copy, which says that the process leaves, and the file is gone; but for one of a rank that leaves a
  * communicator so soon that the others may not have seen it yet. Waits 100 ms at most. */
 void flight_file_end(void);
+
+/* A file of our user, whose header can be read; `st` of it. */
+bool flight_file_header(const char *name, struct flight_page *header, struct stat *st);
 
 /* Removes files of dead processes of our user in `dir`. */
 void flight_file_sweep(const char *dir);

@@ -250,7 +250,10 @@ void flight_file_start(struct flight_page *page)
 	(void)page;
 }
 
-void flight_file_hurry(void) {}
+void flight_file_hurry(bool wait)
+{
+	(void)wait;
+}
 
 void nccl_watch_start(bool acts, uint64_t timeout)
 {
