@@ -81,30 +81,9 @@ static void end(struct call *call, const struct flight_call *what, const char *n
 
 /* ---- bodies ---- */
 
-/* `params` in parentheses, with comm and stream among them; `args` the same without types; `what` of the call's
- * members. */
-#define BODY(symbol, told, order, kind, params, args, ...) \
-	TURBO_EXPORT int symbol params;                        \
-	TURBO_EXPORT int symbol params                         \
-	{                                                      \
-		NCCL_BODY(symbol, int, params);                    \
-		if (guard_inside())                                \
-			return real args;                              \
-		if (__builtin_expect(act_tombstone(comm), 0))      \
-			return NCCL_REMOTE_ERROR;                      \
-		const struct flight_call what = {                  \
-			.function = kind,                              \
-			.comm = comm,                                  \
-			.stream = stream,                              \
-			.caller = caller,                              \
-			.frame = __builtin_frame_address(0),           \
-			__VA_ARGS__,                                   \
-		};                                                 \
-		struct call call = begin(&what, order);            \
-		int result = real args;                            \
-		end(&call, &what, told, result);                   \
-		return result;                                     \
-	}
+#define BODY(symbol, told, order, kind, params, args, ...)                             \
+	NCCL_OPERATION(symbol, kind, params, args, struct call call = begin(&what, order), \
+				   end(&call, &what, told, result), __VA_ARGS__)
 /* The second of a pair is the name that NCCL gives to tools which take the first. */
 #define BOTH(symbol, told, order, kind, params, args, ...)     \
 	BODY(symbol, told, order, kind, params, args, __VA_ARGS__) \

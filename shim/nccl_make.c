@@ -28,7 +28,7 @@ struct config {
 	const char *name;
 };
 
-/* Initializes, but does not block? INT_MIN: not said. */
+/* The caller's structure goes as far as `end`. */
 static bool has(const struct config *config, size_t end)
 {
 	return config && config->magic == CONFIG_MAGIC && config->size >= end;

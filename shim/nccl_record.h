@@ -25,6 +25,34 @@
 	result(*const real) params = (result(*) params)real_resolve_lazy(HOOK_##symbol, caller); \
 	stats_call(HOOK_##symbol)
 
+/*
+ * The body of a call that goes to the GPU. `params` in parentheses, with comm and stream among them; `args` the same
+ * without types. `before` and `after` are statements around the real call: they see `what`, and the latter `result`. The
+ * rest: members of `what`.
+ */
+#define NCCL_OPERATION(symbol, kind, params, args, before, after, ...) \
+	TURBO_EXPORT int symbol params;                                    \
+	TURBO_EXPORT int symbol params                                     \
+	{                                                                  \
+		NCCL_BODY(symbol, int, params);                                \
+		if (guard_inside())                                            \
+			return real args;                                          \
+		if (__builtin_expect(act_tombstone(comm), 0))                  \
+			return NCCL_REMOTE_ERROR;                                  \
+		const struct flight_call what = {                              \
+			.function = kind,                                          \
+			.comm = comm,                                              \
+			.stream = stream,                                          \
+			.caller = caller,                                          \
+			.frame = __builtin_frame_address(0),                       \
+			__VA_ARGS__,                                               \
+		};                                                             \
+		before;                                                        \
+		int result = real args;                                        \
+		after;                                                         \
+		return result;                                                 \
+	}
+
 /* A call of this communicator that moves no data. `frame`: the body's own. */
 static inline struct flight_call nccl_call(enum flight_function function, void *comm, const void *caller,
 										   const void *frame)

@@ -5,35 +5,12 @@
 
 #include "nccl_record.h"
 
-/* `params` and `args` as in nccl.c, `what` of the call's members. */
-#define BODY(symbol, kind, params, args, ...)         \
-	TURBO_EXPORT int symbol params;                   \
-	TURBO_EXPORT int symbol params                    \
-	{                                                 \
-		NCCL_BODY(symbol, int, params);               \
-		if (guard_inside())                           \
-			return real args;                         \
-		if (__builtin_expect(act_tombstone(comm), 0)) \
-			return NCCL_REMOTE_ERROR;                 \
-		const struct flight_call what = {             \
-			.function = kind,                         \
-			.comm = comm,                             \
-			.stream = stream,                         \
-			.reduction = -1,                          \
-			.caller = caller,                         \
-			.frame = __builtin_frame_address(0),      \
-			__VA_ARGS__,                              \
-		};                                            \
-		struct flight_ticket ticket;                  \
-		flight_begin(&ticket, &what);                 \
-		int result = real args;                       \
-		flight_end(&ticket, result);                  \
-		return result;                                \
-	}
-#define BOTH(symbol, ...)     \
+#define BODY(symbol, kind, params, args, ...)                               \
+	NCCL_OPERATION(symbol, kind, params, args, struct flight_ticket ticket; \
+				   flight_begin(&ticket, &what), flight_end(&ticket, result), .reduction = -1, __VA_ARGS__)
+#define EACH(symbol, ...)     \
 	BODY(symbol, __VA_ARGS__) \
 	BODY(p##symbol, __VA_ARGS__)
-#define EACH(symbol, ...) BOTH(symbol, __VA_ARGS__)
 
 #define PUT                                                                                                \
 	(const void *from, size_t count, int type, int peer, void *window, size_t offset, int signal, int ctx, \

@@ -41,6 +41,7 @@ static struct flight_page *page;
 /* TMPDIR at the start: the copier must not read the environment, which the program may be changing. */
 static char tmp_dir[PATH_MAX];
 static _Atomic uint32_t busy;   /* 1: a thread is copying; by compare-and-swap */
+static _Atomic bool copying;    /* there is a copier; relaxed */
 static _Atomic bool ended;      /* nothing is copied any more */
 static _Atomic uint32_t bell;   /* counted up: the copier is wanted; */
 static _Atomic uint32_t copied; /* what it was before the last copy */
@@ -271,6 +272,7 @@ void flight_file_hurry(bool wait)
 	uint32_t rung = atomic_fetch_add(&bell, 1) + 1;
 
 	syscall(SYS_futex, &bell, FUTEX_WAKE_PRIVATE, 1, NULL, NULL, 0);
+	wait = wait && atomic_load_explicit(&copying, memory_order_relaxed);
 	for (unsigned ms = 0; wait && ms < HURRY_MS && (int32_t)(atomic_load(&copied) - rung) < 0; ms++)
 		nanosleep(&pause, NULL);
 }
@@ -308,7 +310,9 @@ void flight_file_start(struct flight_page *record)
 		return;
 	}
 	page = record;
-	if (!thread_start("turbo-flight", copier, NULL))
+	if (thread_start("turbo-flight", copier, NULL))
+		atomic_store_explicit(&copying, true, memory_order_relaxed);
+	else
 		log_once(LOG_INFO, "collectives are not shown to other ranks: no thread for it");
 }
 
@@ -347,6 +351,7 @@ void flight_file_fork_child(void)
 {
 	page = NULL;
 	there = false;
+	atomic_store(&copying, false);
 	atomic_store(&busy, 0);
 	atomic_store(&ended, false);
 }
