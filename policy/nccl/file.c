@@ -19,6 +19,7 @@
 #include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
+#include <sys/statvfs.h>
 #include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
@@ -48,8 +49,9 @@ static _Atomic uint32_t copied; /* what it was before the last copy */
 
 /* Of the thread that is copying. */
 static char path[PATH_MAX];
-static bool there; /* `path` is made, and is ours */
-static bool whole; /* its magic has been written */
+static bool there;            /* `path` is made, and is ours */
+static bool whole;            /* its magic has been written */
+static bool in_shm, shm_left; /* `path` is in /dev/shm; no file is made there any more */
 static dev_t dev;
 static ino_t ino;
 static unsigned comms_there; /* communicators that it has room for */
@@ -65,10 +67,24 @@ static bool below_limit(uint64_t bytes)
 	return getrlimit(RLIMIT_FSIZE, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY || limit.rlim_cur >= bytes;
 }
 
+/* NCCL has its buffers in /dev/shm, too, which in a container is 64 MiB unless somebody has asked for more: half of it
+ * is left alone. */
+static bool is_crowded(int fd, uint64_t more)
+{
+	struct statvfs v;
+
+	return fstatvfs(fd, &v) == 0 &&
+		   (uint64_t)v.f_bavail * v.f_frsize < (uint64_t)v.f_blocks * v.f_frsize / 2 + more;
+}
+
 static bool reserve(int fd, uint64_t from, uint64_t bytes)
 {
 	int error = EINTR;
 
+	if (in_shm && is_crowded(fd, bytes)) {
+		errno = ENOSPC;
+		return false;
+	}
 	if (!below_limit(from + bytes)) {
 		errno = EFBIG;
 		return false;
@@ -146,8 +162,9 @@ static void make(void)
 	int error = 0;
 
 	for (unsigned i = 0; i < sizeof(dirs) / sizeof(dirs[0]) && !there; i++) {
-		if (!*dirs[i])
+		if (!*dirs[i] || (i == 0 && shm_left))
 			continue;
+		in_shm = i == 0;
 		there = make_in(dirs[i]);
 		error = errno;
 	}
@@ -179,14 +196,16 @@ static int open_own(void)
 	return -1;
 }
 
-/* Each communicator finds its room when it comes. */
-static void grow(int fd)
+/* Each communicator finds its room when it comes. false: in another folder, if anywhere. */
+static bool grow(int fd)
 {
 	unsigned want = atomic_load_explicit(&page->comm_high, memory_order_relaxed);
 
 	while (comms_there < want &&
 		   reserve(fd, COMMS_OFF + comms_there * sizeof(struct flight_comm), sizeof(struct flight_comm)))
 		comms_there++;
+	shm_left = in_shm && comms_there < want;
+	return !shm_left;
 }
 
 /* What is at our name, if that is still the file. */
@@ -204,17 +223,21 @@ static bool copy(void)
 	int fd = -1;
 	bool ok;
 
-	for (unsigned tries = 0; fd < 0 && tries < 2; tries++) {
+	for (unsigned tries = 0; fd < 0 && tries < 3; tries++) {
 		if (!there)
 			make();
 		if (!there)
 			return false;
-		if ((fd = open_own()) < 0)
+		fd = open_own();
+		if (fd >= 0 && !grow(fd)) {
+			close(fd);
+			fd = -1;
+		}
+		if (fd < 0)
 			drop();
 	}
 	if (fd < 0)
 		return false;
-	grow(fd);
 	ok = whole = file_copy_write(fd, comms_there);
 	close(fd);
 	if (!ok)
@@ -350,7 +373,7 @@ void flight_file_end(void)
 void flight_file_fork_child(void)
 {
 	page = NULL;
-	there = false;
+	there = shm_left = false;
 	atomic_store(&copying, false);
 	atomic_store(&busy, 0);
 	atomic_store(&ended, false);

@@ -1,5 +1,5 @@
 #!/bin/bash
-# Where the flight file is when /dev/shm is full, read-only or missing: in TMPDIR, in /tmp, or nowhere; the program
+# Where the flight file is when /dev/shm is full, half full, read-only or missing: in TMPDIR, in /tmp, or nowhere; the program
 # runs on all the same, and one line at info says why nobody sees it. In a mount namespace of its own.
 . "$(dirname "$0")/common.sh"
 
@@ -32,7 +32,9 @@ tmp="export TMPDIR=$work/tmp"
 room 'all is well' /dev/shm 0 "$shm && $tmp"
 room '/dev/shm is full' "$work/tmp" 0 "$shm && $full && $tmp"
 room '/dev/shm has room for a part' "$work/tmp" 0 "mount -t tmpfs -o size=$((kib / 2))k none /dev/shm && $tmp"
-room '/dev/shm has room for no communicator' /dev/shm 0 "mount -t tmpfs -o size=$((kib + 12))k none /dev/shm && $tmp"
+room 'half of /dev/shm is taken' "$work/tmp" 0 "$shm && head -c 2200000 /dev/zero >/dev/shm/others && $tmp"
+room 'half of /dev/shm has room for no communicator' "$work/tmp" 0 \
+	"mount -t tmpfs -o size=$((2 * kib + 64))k none /dev/shm && $tmp"
 room '/dev/shm is read-only' "$work/tmp" 0 "$ro && $tmp"
 room '/dev/shm is missing' "$work/tmp" 0 "mount -t tmpfs none /dev && $tmp"
 # In /tmp the name is taken, by the number that the program will have.
