@@ -14,12 +14,17 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/types.h>
 #include <unistd.h>
 
 struct proc_stat {
-	char state;           /* field 3: R, S, D, T stopped, t traced, Z zombie, X dead, … */
-	uint32_t threads;     /* field 20 */
-	uint64_t start_ticks; /* field 22: since boot, in clock ticks; the same after exec */
+	char name[16];              /* of its program, or of the thread; 15 bytes */
+	char state;                 /* field 3: R, S, D, T stopped, t traced, Z zombie, X dead, … */
+	pid_t parent;               /* field 4 */
+	uint64_t cpu, cpu_children; /* fields 14 to 17, clock ticks; of children that were waited for */
+	uint32_t threads;           /* field 20 */
+	uint64_t start_ticks;       /* field 22: since boot, in clock ticks; the same after exec */
+	int exit_code;              /* field 52, as wait() gives it; 0: none, or not for us to see */
 };
 
 enum proc_life {
@@ -29,33 +34,48 @@ enum proc_life {
 	PROC_HIDDEN /* there is one of this number; more cannot be known */
 };
 
-/* false: there is none, or it cannot be read. */
-static inline bool proc_stat_read(uint32_t pid, struct proc_stat *s)
+/* Of "/proc/PID" or "/proc/PID/task/TID". false: there is none, or it cannot be read. */
+static inline bool proc_stat_read_in(const char *dir, struct proc_stat *s)
 {
-	char path[40], text[1024];
+	unsigned long long field[53] = {0};
+	char path[64], text[1024];
 	int saved = errno, fd;
 	ssize_t n;
 
 	*s = (struct proc_stat){0};
-	snprintf(path, sizeof(path), "/proc/%u/stat", pid);
+	snprintf(path, sizeof(path), "%s/stat", dir);
 	fd = open(path, O_RDONLY | O_CLOEXEC);
 	n = fd < 0 ? -1 : read(fd, text, sizeof(text) - 1);
 	if (fd >= 0)
 		close(fd);
 	errno = saved;
 	text[n > 0 ? n : 0] = '\0';
-	/* Field 2 is the command in parentheses and may hold any character. */
-	const char *p = strrchr(text, ')');
-	if (!p || p[1] != ' ')
+	/* Field 2 is the name in parentheses and may hold any character. */
+	char *open_at = strchr(text, '('), *p = strrchr(text, ')');
+	if (!open_at || !p || p < open_at || p[1] != ' ')
 		return false;
+	size_t length = (size_t)(p - open_at - 1);
+	memcpy(s->name, open_at + 1, length < sizeof(s->name) ? length : sizeof(s->name) - 1);
 	s->state = p[2];
-	for (int field = 2; p && field < 22; field++) {
-		p = strchr(p + 1, ' ');
-		if (p && field == 19)
-			s->threads = (uint32_t)strtoul(p + 1, NULL, 10);
-	}
-	s->start_ticks = p ? strtoull(p + 1, NULL, 10) : 0;
+	p += 3;
+	for (int i = 4; i <= 52 && *p; i++)
+		field[i] = strtoull(p, &p, 10);
+	errno = saved;
+	s->parent = (pid_t)field[4];
+	s->cpu = field[14] + field[15];
+	s->cpu_children = field[16] + field[17];
+	s->threads = (uint32_t)field[20];
+	s->start_ticks = field[22];
+	s->exit_code = (int)field[52];
 	return s->start_ticks != 0;
+}
+
+static inline bool proc_stat_read(uint32_t pid, struct proc_stat *s)
+{
+	char dir[32];
+
+	snprintf(dir, sizeof(dir), "/proc/%u", pid);
+	return proc_stat_read_in(dir, s);
 }
 
 /* Nobody runs in it any more. A first thread that has ended before the others is shown as a zombie, too. */

@@ -63,7 +63,7 @@ static bool is_gone(struct proc *p)
 	if (end == 0)
 		return false;
 	snprintf(dir, sizeof(dir), "/proc/%d", (int)p->pid);
-	if (!proc_read_stat(dir, &stat))
+	if (!proc_stat_read_in(dir, &stat))
 		return end == 1 || (kill(p->pid, 0) != 0 && errno == ESRCH);
 	if (p->start_ticks && stat.start_ticks != p->start_ticks)
 		return true;
@@ -123,7 +123,7 @@ void proc_see(struct proc *p, uint64_t now)
 	char dir[32];
 
 	snprintf(dir, sizeof(dir), "/proc/%d", (int)p->pid);
-	if (proc_lives(p, now) && proc_read_stat(dir, &stat))
+	if (proc_lives(p, now) && proc_stat_read_in(dir, &stat))
 		live(p, life_of(p, &stat, false), now);
 }
 
@@ -134,7 +134,7 @@ void proc_measure(struct proc *p, const uint32_t *thread, unsigned threads, uint
 	char dir[32];
 
 	snprintf(dir, sizeof(dir), "/proc/%d", (int)p->pid);
-	if (!proc_lives(p, now) || !proc_read_stat(dir, &stat))
+	if (!proc_lives(p, now) || !proc_stat_read_in(dir, &stat))
 		return;
 	proc_read_use(p->pid, thread, threads, &use);
 	live(p, life_of(p, &stat, use.disk), now);

@@ -11,6 +11,7 @@
 #include <sys/types.h>
 
 #include "judge.h"
+#include "proc_stat.h"
 
 /* What a process and its descendants have used so far. Threads that wait for others by turns, libturbo's own,
  * PyTorch's and NCCL's, are left out. */
@@ -54,19 +55,8 @@ void proc_resume(struct proc *p, uint64_t now);
 
 /* ---- proc_read.c ---- */
 
-struct proc_stat {
-	char name[16];
-	char state;
-	pid_t parent;
-	uint64_t cpu, cpu_children; /* clock ticks; of children that were waited for */
-	uint64_t start_ticks;
-	int exit_code; /* as wait() gives it; 0: none, or not for us to see */
-};
-
 /* Contents of a file, 0-terminated, -1: it cannot be read. */
 int proc_read(const char *path, char *text, unsigned size);
-/* Of "/proc/PID" or "/proc/PID/task/TID". */
-bool proc_read_stat(const char *dir, struct proc_stat *stat);
 uint64_t proc_read_io(const char *dir);
 bool proc_is_traced(pid_t pid);
 /* Everything that struct proc_use tells, of the tree below `pid`. */

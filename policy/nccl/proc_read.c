@@ -38,34 +38,6 @@ static int read_in(const char *dir, const char *name, char *text, unsigned size)
 	return proc_read(path, text, size);
 }
 
-/* Fields behind the name, which may hold any character. */
-bool proc_read_stat(const char *dir, struct proc_stat *stat)
-{
-	char text[1024], *open, *p;
-	unsigned long long field[53] = {0};
-	size_t length;
-
-	memset(stat, 0, sizeof(*stat));
-	if (read_in(dir, "stat", text, sizeof(text)) <= 0 || !(p = strrchr(text, ')')) || p[1] != ' ')
-		return false;
-	open = strchr(text, '(');
-	if (open && open < p) {
-		length = (size_t)(p - open - 1);
-		length = length < sizeof(stat->name) - 1 ? length : sizeof(stat->name) - 1;
-		memcpy(stat->name, open + 1, length);
-	}
-	stat->state = p[2];
-	p += 3;
-	for (int i = 4; i <= 52 && *p; i++)
-		field[i] = strtoull(p, &p, 10);
-	stat->parent = (pid_t)field[4];
-	stat->cpu = field[14] + field[15];
-	stat->cpu_children = field[16] + field[17];
-	stat->start_ticks = field[22];
-	stat->exit_code = (int)field[52];
-	return true;
-}
-
 /* Bytes that went through read and write, and those that page faults brought in. */
 uint64_t proc_read_io(const char *dir)
 {
@@ -189,7 +161,7 @@ static void read_tasks(pid_t pid, const uint32_t *thread, unsigned threads, stru
 			continue;
 		i++;
 		snprintf(dir, sizeof(dir), "%s/%u", path, id);
-		if (!proc_read_stat(dir, &stat))
+		if (!proc_stat_read_in(dir, &stat))
 			continue;
 		use->tasks++;
 		add_children(tree, dir);
@@ -229,7 +201,7 @@ static void read_descendant(pid_t pid, pid_t root, struct tree *tree, struct pro
 	const char *name;
 
 	snprintf(path, sizeof(path), "/proc/%d", (int)pid);
-	if (!proc_read_stat(path, &stat) || stat.state == 'Z')
+	if (!proc_stat_read_in(path, &stat) || stat.state == 'Z')
 		return;
 	use->tasks++;
 	use->cpu += stat.cpu + stat.cpu_children;
@@ -255,7 +227,7 @@ void proc_read_use(pid_t pid, const uint32_t *thread, unsigned threads, struct p
 
 	memset(use, 0, sizeof(*use));
 	snprintf(dir, sizeof(dir), "/proc/%d", (int)pid);
-	if (!proc_read_stat(dir, &stat))
+	if (!proc_stat_read_in(dir, &stat))
 		return;
 	use->cpu = stat.cpu + stat.cpu_children;
 	use->io = proc_read_io(dir);

@@ -119,6 +119,14 @@ refused()
 	grep -Eq -- "$pattern" "$work/refused.err" || fail "$name: said $(cat "$work/refused.err")"
 }
 refused 'a process without NCCL' 1 'has no communicator' $$
+# A record of a dead one, whose number a child of the process has now.
+sleep 60 &
+reused=/dev/shm/turbo-$(id -u)-$!.flight
+(umask 077 && cp "$work/copied/turbo-$(id -u)-${rank[0]}.flight" "$reused")
+python3 -c 'import os, struct, sys; os.pwrite(os.open(sys.argv[1], os.O_WRONLY), struct.pack("<I", int(sys.argv[2])), 12)' \
+	"$reused" $!
+refused 'a process whose child has a number of a rank that was' 1 'has no communicator' $$
+kill $! && rm -f "$reused"
 refused 'no process' 1 'there is no process 2147483646' 2147483646
 refused 'an empty folder' 1 'neither flight files' "$work/empty"
 refused 'no folder' 2 'neither a process number nor a folder' "$work/nowhere"

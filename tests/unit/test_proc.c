@@ -64,7 +64,7 @@ static struct proc proc_of(pid_t pid)
 	char dir[32];
 
 	snprintf(dir, sizeof(dir), "/proc/%d", (int)pid);
-	assert_true(proc_read_stat(dir, &stat));
+	assert_true(proc_stat_read_in(dir, &stat));
 	proc_start(&p, pid, stat.start_ticks, now_ns());
 	return p;
 }
@@ -354,11 +354,11 @@ static void test_names(void **state)
 	(void)state;
 
 	prctl(PR_SET_NAME, "a) R (b 1 2");
-	assert_true(proc_read_stat("/proc/self", &stat));
+	assert_true(proc_stat_read_in("/proc/self", &stat));
 	assert_string_equal(stat.name, "a) R (b 1 2");
 	assert_int_equal(stat.state, 'R');
 	assert_int_equal(stat.parent, getppid());
-	assert_false(proc_read_stat("/proc/nobody", &stat));
+	assert_false(proc_stat_read_in("/proc/nobody", &stat));
 	assert_int_equal(proc_read_io("/proc/nobody"), 0);
 	assert_true(proc_read_io("/proc/self") > 0);
 	assert_false(proc_is_traced(getpid()));

@@ -50,24 +50,28 @@ static void group_files(const struct world *w, unsigned group[JUDGE_PROCESSES])
 static bool descends(pid_t pid, pid_t from)
 {
 	struct proc_stat stat;
-	char dir[32];
 
 	for (unsigned i = 0; i < ANCESTORS && pid > 1; i++) {
 		if (pid == from)
 			return true;
-		snprintf(dir, sizeof(dir), "/proc/%d", (int)pid);
-		if (!proc_read_stat(dir, &stat))
+		if (!proc_stat_read((uint32_t)pid, &stat))
 			return false;
 		pid = stat.parent;
 	}
 	return false;
 }
 
+/* Its number may be another process's by now. */
+static bool lives(const struct world *w, unsigned i)
+{
+	return w->file[i].near && proc_life((uint32_t)w->file[i].pid, w->page[i].start_ticks) == PROC_RUNS;
+}
+
 static bool wanted(const struct world *w, const unsigned *group, unsigned i, pid_t pid)
 {
 	for (unsigned k = 0; k < w->files; k++)
 		if (group[k] == group[i] &&
-			(!pid || w->file[k].pid == pid || (w->file[k].near && descends(w->file[k].pid, pid))))
+			(!pid || w->file[k].pid == pid || (lives(w, k) && descends(w->file[k].pid, pid))))
 			return true;
 	return false;
 }
