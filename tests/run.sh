@@ -144,17 +144,20 @@ run_now()
 	(flock 9 && printf '%s\n' "$text") 9>>"$results.lock"
 }
 
-# The same beside others. A shell's background jobs ignore SIGINT, which tests are about.
+# run_beside MACHINE NAME COMMAND...: the same beside others, on a simulated machine of its own. A shell's background jobs ignore SIGINT, which tests are about.
 run_beside()
 {
 	trap - INT QUIT
 	log=$(mktemp) || exit 1
+	SIM_MACHINE=$1
+	export SIM_MACHINE
+	shift
 	run_now "$@"
 	rm -f "$log"
 }
 
 # run_one NAME COMMAND...; $source is the test's.
-running=0
+running=0 machine=0
 run_one()
 {
 	if [ "$jobs" = 1 ] || head -n 3 "$source" | grep -qw ALONE; then
@@ -167,7 +170,8 @@ run_one()
 		wait -n
 		running=$((running - 1))
 	fi
-	run_beside "$@" &
+	machine=$(((machine + 1) % 64))
+	run_beside $machine "$@" &
 	running=$((running + 1))
 }
 

@@ -240,6 +240,7 @@ static void every_100_us(void (*handler)(int))
 
 	if (!handler) {
 		setitimer(ITIMER_REAL, &none, NULL);
+		signal(SIGALRM, SIG_IGN); /* one that is still on its way would jump into a frame that is gone */
 		return;
 	}
 	sigaction(SIGALRM, &action, NULL);

@@ -97,13 +97,23 @@ static void take_site(const void *caller)
 	snprintf(out, sizeof(out), "%s", page.sites + site - 1);
 }
 
+/* ThreadSanitizer keeps a signal that comes just before a call that blocks, until that call's end. */
+#if defined(__SANITIZE_THREAD__)
+#define TRIES 5
+#elif defined(__has_feature)
+#define TRIES (__has_feature(thread_sanitizer) ? 5 : 1)
+#else
+#define TRIES 1
+#endif
+
 /* Python calls this: a C extension that releases the GIL. */
 static void *issue(void *self, void *args)
 {
 	(void)self;
 	(void)args;
 	void *state = py.PyEval_SaveThread();
-	look();
+	for (int i = 0; i < TRIES && (!i || strstr(asked, "  note ")); i++)
+		look();
 	take_site(issue);
 	py.PyEval_RestoreThread(state);
 	return py.PyLong_FromLong(0);
