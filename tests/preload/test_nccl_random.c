@@ -1,4 +1,4 @@
-/* LINK: nccl SAN: address NOLEAKS: a rank may end inside a group. ALONE: a limit of 3 s is for ranks that run. */
+/* LINK: nccl SAN: address NOLEAKS: a rank may end inside a group. TIMED: a limit of 3 s is for ranks that run. */
 /*
  * test_nccl_random.c - random programs of 2, 4 and 8 simulated ranks under the watchdog: where one goes wrong, one report
  * with the right verdict and culprit; where none does, none. Ranks live through many programs, several jobs at a time.

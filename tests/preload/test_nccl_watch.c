@@ -1,4 +1,4 @@
-/* SAN: address ALONE: its limits are seconds.
+/* SAN: address TIMED: its limits are seconds.
  *
  * test_nccl_watch.c - jobs of 2, 4 and 8 simulated ranks under the watchdog: what is found, who is named, and that it is
  * told once; and that nothing is found where nothing is wrong. The jobs run side by side: mostly they wait.
