@@ -17,6 +17,7 @@ import time
 import check_copies
 import check_devmem
 import check_devmem_scripts as scripts
+import check_hostmem
 import check_nccl
 import check_timeline
 import check_torch
@@ -43,7 +44,7 @@ TESTS = [
     ("mem_cupy", scripts.mem_cupy),
     ("mem_jax", scripts.mem_jax),
     ("mem_static", scripts.mem_static),
-] + check_timeline.TESTS + check_nccl.TESTS
+] + check_timeline.TESTS + check_nccl.TESTS + check_hostmem.TESTS
 
 
 def one(name, test, verbose, out):
