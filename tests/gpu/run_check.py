@@ -19,6 +19,7 @@ import check_devmem
 import check_devmem_scripts as scripts
 import check_hostmem
 import check_nccl
+import check_scenarios
 import check_timeline
 import check_torch
 import harness as h
@@ -44,7 +45,7 @@ TESTS = [
     ("mem_cupy", scripts.mem_cupy),
     ("mem_jax", scripts.mem_jax),
     ("mem_static", scripts.mem_static),
-] + check_timeline.TESTS + check_nccl.TESTS + check_hostmem.TESTS
+] + check_timeline.TESTS + check_nccl.TESTS + check_hostmem.TESTS + check_scenarios.TESTS
 
 
 def one(name, test, verbose, out):
