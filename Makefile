@@ -4,6 +4,7 @@
 # line here.  Every product goes below $(BUILD); nothing is written beside the sources.
 
 VERSION := 0.1.0
+comma := ,
 
 ## V=1                  show the full commands
 V ?= 0
@@ -103,7 +104,9 @@ BASE_CFLAGS += $(SAN_FLAGS)
 
 LIB_INC := -Ishim -I. -I$(GEN) -Ipolicy
 # With this macro cuda.h declares every symbol under its true name (cuMemcpyHtoD_v2 ...).
-LIB_CFLAGS := $(BASE_CFLAGS) $(PIC) $(LIB_INC) -D__CUDA_API_VERSION_INTERNAL= $(CUDA_INC)
+# Sanitizers take the functions that glibc.h names by the names that it replaces.
+OLD_GLIBC := -include shim/glibc.h $(if $(SAN),-DTURBO_SANITIZED=)
+LIB_CFLAGS := $(BASE_CFLAGS) $(PIC) $(LIB_INC) $(OLD_GLIBC) -D__CUDA_API_VERSION_INTERNAL= $(CUDA_INC)
 TEST_CFLAGS := $(BASE_CFLAGS) -Itests -Itests/sim -Itests/sim/cuda -Itests/sim/rt -I. -I$(GEN) $(CUDA_INC)
 UNIT_CFLAGS := $(BASE_CFLAGS) $(LIB_INC) -Itests -D__CUDA_API_VERSION_INTERNAL= $(CUDA_INC)
 SIM_CFLAGS := $(BASE_CFLAGS) -fPIC -Itests/sim -Itests/sim/cuda -Itests/sim/rt -I. -I$(GEN) $(CUDA_INC)
@@ -111,6 +114,9 @@ SIM_CFLAGS := $(BASE_CFLAGS) -fPIC -Itests/sim -Itests/sim/cuda -Itests/sim/rt -
 LIB_LDFLAGS := -shared -pthread -Wl,-soname,libturbo.so -Wl,-Bsymbolic-functions -Wl,--gc-sections \
 	-Wl,--as-needed -Wl,-z,relro,-z,now,-z,noexecstack -Wl,--version-script=$(GEN)/exports.map \
 	$(if $(SAN),,-Wl,-z,defs) $(SAN_FLAGS)
+# Before glibc 2.34 these were libraries; since then they are empty, and libc's packages keep them for old programs.
+OLD_LIBS = $(if $(SAN),,-Wl,--push-state,--no-as-needed $(foreach l,libpthread.so.0 libdl.so.2,$(if $(findstring /,$(shell \
+	$(CC) -print-file-name=$(l))),-l:$(l))) -Wl,--pop-state)
 LDLIBS := -ldl -lpthread -lm
 
 # ---- sources ------------------------------------------------------------------------
@@ -258,7 +264,8 @@ $(ARCHIVE): $(LIB_O)
 # comes first: the archive has a dlsym of its own.
 $(COMMAND): $(TOOL_O) $(TIMELINE) $(ARCHIVE)
 	$(call say,LD,$@)
-	$(Q)$(CC) $(SAN_FLAGS) -pthread $(LDFLAGS) -o $@ $(TOOL_O) $(TIMELINE) -ldl -lc $(ARCHIVE) -lz $(LDLIBS)
+	$(Q)$(CC) $(SAN_FLAGS) -pthread $(LDFLAGS) -o $@ $(TOOL_O) $(TIMELINE) -ldl -lc $(ARCHIVE) -lz $(LDLIBS) $(OLD_LIBS) \
+		$(if $(SAN),,-Wl$(comma)--wrap=__libc_start_main)
 
 # -Bsymbolic: the real driver never calls itself through exported symbols either, so an
 # interposer must not see the simulator's inner calls.
@@ -268,7 +275,6 @@ $(SIM_DIR)/libcuda.so.1: $(SIM_CUDA_O) $(wildcard tests/sim/cuda/*.map)
 	$(Q)$(CC) -shared -pthread $(SAN_FLAGS) -Wl,-soname,libcuda.so.1 -Wl,-Bsymbolic \
 		$(patsubst %,-Wl$(comma)--version-script=%,$(filter %.map,$^)) -o $@ $(SIM_CUDA_O) $(LDLIBS)
 	$(Q)ln -sf libcuda.so.1 $(@D)/libcuda.so
-comma := ,
 
 # The same driver with symbols missing, as an older one.
 $(SIM_OLD): $(SIM_CUDA_O) tests/sim/old.map

@@ -6,6 +6,8 @@
 #include <signal.h>
 #include <stddef.h>
 
+#include "glibc.h"
+
 /* Room for a fault handler of the program's. A stack also takes in all thread-local storage of the program: where that
  * is large, pthread_create refuses (EINVAL), and gets more. */
 #define STACK_BYTES ((size_t)256 << 10)
@@ -27,6 +29,9 @@ bool thread_start(const char *name, void *(*run)(void *), void *arg)
 	pthread_t thread;
 	sigset_t old;
 	int r = EINVAL;
+
+	if (!glibc_has_threads())
+		return false;
 	block_signals(&old);
 	pthread_attr_init(&attr);
 	pthread_attr_setdetachstate(&attr, PTHREAD_CREATE_DETACHED);

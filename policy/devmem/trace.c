@@ -14,6 +14,7 @@
 #include <unistd.h>
 
 #include "capture.h"
+#include "glibc.h"
 #include "log.h"
 #include "options.h"
 #include "real.h"
@@ -261,7 +262,7 @@ static void stop(void)
 		return;
 	clock_gettime(CLOCK_REALTIME, &until);
 	until.tv_sec += STOP_WAIT_S;
-	if (pthread_mutex_timedlock(&lock, &until) != 0)
+	if ((glibc_has_threads() ? pthread_mutex_timedlock(&lock, &until) : pthread_mutex_lock(&lock)) != 0)
 		return;
 	if (devmem_tracing())
 		trace_out_flush();

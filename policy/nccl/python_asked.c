@@ -35,11 +35,11 @@ static unsigned thread_offset(const struct python *p)
  * theirs both have it. */
 static unsigned tid_offset(pthread_t other, pid_t other_tid)
 {
-	int32_t mine[THREAD_WORDS] = {0}, its[THREAD_WORDS] = {0};
+	int32_t mine[THREAD_WORDS] = {0}, its[THREAD_WORDS] = {0}, my_tid = (int32_t)syscall(SYS_gettid);
 	peek_some((uintptr_t)pthread_self(), mine, sizeof(mine));
 	peek_some((uintptr_t)other, its, sizeof(its));
 	for (unsigned i = 1; i < THREAD_WORDS; i++)
-		if (mine[i] == gettid() && its[i] == other_tid)
+		if (mine[i] == my_tid && its[i] == other_tid)
 			return i * (unsigned)sizeof(*mine);
 	return 0;
 }

@@ -104,7 +104,7 @@ bool python_with_gil(struct python_job *job, const struct python *p, void (*work
 	job->python = p;
 	job->work = work;
 	job->caller = pthread_self();
-	job->caller_tid = gettid();
+	job->caller_tid = (pid_t)syscall(SYS_gettid);
 	if (!thread_start("turbo-python", run, job)) {
 		move(job, WAITING, FREE);
 		return false;

@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "flight.h"
+#include "glibc.h"
 #include "progress.h"
 
 /* Waits of a thread without a row, between two looks for one. */
@@ -44,7 +45,7 @@ void waits_start(void)
 
 	if (!atomic_compare_exchange_strong(&key_made, &none, 1))
 		return;
-	if (pthread_key_create(&at_thread_end, thread_ends) != 0)
+	if (!glibc_has_threads() || pthread_key_create(&at_thread_end, thread_ends) != 0)
 		return;
 	atomic_store_explicit(&key_made, 2, memory_order_release);
 	atomic_store_explicit(&progress_waits_shown, true, memory_order_release);
