@@ -109,7 +109,7 @@ OLD_GLIBC := -include shim/glibc.h $(if $(SAN),-DTURBO_SANITIZED=)
 LIB_CFLAGS := $(BASE_CFLAGS) $(PIC) $(LIB_INC) $(OLD_GLIBC) -D__CUDA_API_VERSION_INTERNAL= $(CUDA_INC)
 TEST_CFLAGS := $(BASE_CFLAGS) -Itests -Itests/sim -Itests/sim/cuda -Itests/sim/rt -I. -I$(GEN) $(CUDA_INC)
 UNIT_CFLAGS := $(BASE_CFLAGS) $(LIB_INC) -Itests -D__CUDA_API_VERSION_INTERNAL= $(CUDA_INC)
-SIM_CFLAGS := $(BASE_CFLAGS) -fPIC -Itests/sim -Itests/sim/cuda -Itests/sim/rt -I. -I$(GEN) $(CUDA_INC)
+SIM_CFLAGS := $(BASE_CFLAGS) $(OLD_GLIBC) -fPIC -Itests/sim -Itests/sim/cuda -Itests/sim/rt -I. -I$(GEN) $(CUDA_INC)
 
 LIB_LDFLAGS := -shared -pthread -Wl,-soname,libturbo.so -Wl,-Bsymbolic-functions -Wl,--gc-sections \
 	-Wl,--as-needed -Wl,-z,relro,-z,now,-z,noexecstack -Wl,--version-script=$(GEN)/exports.map \
@@ -483,18 +483,39 @@ format:
 docs: $(COMMAND)
 	$(Q)$(COMMAND) options --markdown | awk -f tools/docs.awk - README.md > $(BUILD)/README.md && cp $(BUILD)/README.md README.md
 
-## install              copy the library, the command and the simulated driver below PREFIX
-install: all $(SIM_CUDA)
-	install -d '$(DESTDIR)$(PREFIX)/lib/libturbo/sim' '$(DESTDIR)$(PREFIX)/bin'
+# Made by the command itself, of the tables that its help comes from. Another processor's cannot run here.
+MANUAL := $(addprefix $(BUILD)/package/,turbo.1 turbo.bash)
+$(BUILD)/package/turbo.%: $(COMMAND)
+	$(call say,GEN,$@)
+	@mkdir -p $(@D)
+	$(Q)$(COMMAND) help $(if $(filter 1,$*),--man,--bash) > $@.new && mv $@.new $@
+
+SHARE = '$(DESTDIR)$(PREFIX)/share
+## install              copy the library, the command, its manual and the simulated driver below PREFIX
+install: all $(SIM_CUDA) $(MANUAL)
+	install -d '$(DESTDIR)$(PREFIX)/lib/libturbo/sim' '$(DESTDIR)$(PREFIX)/bin' $(SHARE)/man/man1' \
+		$(SHARE)/bash-completion/completions' $(SHARE)/doc/libturbo'
 	install -m 755 $(LIBTURBO) '$(DESTDIR)$(PREFIX)/lib/libturbo.so'
 	install -m 755 $(COMMAND) '$(DESTDIR)$(PREFIX)/bin/turbo'
 	install -m 755 $(SIM_CUDA) '$(DESTDIR)$(PREFIX)/lib/libturbo/sim/libcuda.so.1'
+	install -m 644 $(BUILD)/package/turbo.1 $(SHARE)/man/man1/turbo.1'
+	install -m 644 $(BUILD)/package/turbo.bash $(SHARE)/bash-completion/completions/turbo'
+	install -m 644 README.md CHANGELOG.md LICENSE $(SHARE)/doc/libturbo/'
 
 ## uninstall            remove what `make install` copied below PREFIX
 uninstall:
 	rm -f '$(DESTDIR)$(PREFIX)/lib/libturbo.so' '$(DESTDIR)$(PREFIX)/bin/turbo' \
-		'$(DESTDIR)$(PREFIX)/lib/libturbo/sim/libcuda.so.1'
+		'$(DESTDIR)$(PREFIX)/lib/libturbo/sim/libcuda.so.1' $(SHARE)/man/man1/turbo.1' \
+		$(SHARE)/bash-completion/completions/turbo'
+	rm -rf $(SHARE)/doc/libturbo'
 	rmdir '$(DESTDIR)$(PREFIX)/lib/libturbo/sim' '$(DESTDIR)$(PREFIX)/lib/libturbo' 2>/dev/null || true
+
+## dist                 BUILD/package/libturbo-VERSION-ARCH.tar.gz, which works wherever it is unpacked
+## deb                  the same as a Debian package
+## wheel                the same for pip
+.PHONY: dist deb wheel
+dist deb wheel: all $(SIM_CUDA) $(MANUAL)
+	+$(Q)BUILD='$(BUILD)' MAKE='$(MAKE)' bash tools/package/package.sh $@ '$(BUILD)/package' '$(VERSION)'
 
 ## clean                remove the build directories (fetched headers stay)
 clean:

@@ -24,11 +24,11 @@
 #if defined(__x86_64__)
 #define GLIBC_FIRST "GLIBC_2.2.5"
 #define GLIBC_CANCEL "GLIBC_2.3.3"
-#define GLIBC_SETNAME "GLIBC_2.12"
+#define GLIBC_2010 "GLIBC_2.12"
 #elif defined(__aarch64__)
 #define GLIBC_FIRST "GLIBC_2.17"
 #define GLIBC_CANCEL GLIBC_FIRST
-#define GLIBC_SETNAME GLIBC_FIRST
+#define GLIBC_2010 GLIBC_FIRST
 #endif
 
 #ifdef GLIBC_FIRST
@@ -37,6 +37,7 @@
 	GLIBC_OLD(name, version);     \
 	_Pragma(GLIBC_TEXT(weak name))
 #define GLIBC_TEXT(words) #words
+GLIBC_OLD(dladdr, GLIBC_FIRST);
 GLIBC_OLD(dlerror, GLIBC_FIRST);
 GLIBC_OLD(dlopen, GLIBC_FIRST);
 GLIBC_OLD(dlsym, GLIBC_FIRST);
@@ -46,9 +47,14 @@ GLIBC_WEAK(pthread_join, GLIBC_FIRST)
 GLIBC_WEAK(pthread_key_create, GLIBC_FIRST)
 GLIBC_WEAK(pthread_mutex_timedlock, GLIBC_FIRST)
 GLIBC_WEAK(pthread_mutex_trylock, GLIBC_FIRST)
+GLIBC_WEAK(pthread_mutexattr_destroy, GLIBC_FIRST)
+GLIBC_WEAK(pthread_mutexattr_init, GLIBC_FIRST)
+GLIBC_WEAK(pthread_mutexattr_setpshared, GLIBC_FIRST)
 GLIBC_WEAK(pthread_once, GLIBC_FIRST)
 GLIBC_WEAK(pthread_setspecific, GLIBC_FIRST)
-GLIBC_WEAK(pthread_setname_np, GLIBC_SETNAME)
+GLIBC_WEAK(pthread_mutex_consistent, GLIBC_2010)
+GLIBC_WEAK(pthread_mutexattr_setrobust, GLIBC_2010)
+GLIBC_WEAK(pthread_setname_np, GLIBC_2010)
 GLIBC_WEAK(__pthread_register_cancel, GLIBC_CANCEL)
 GLIBC_WEAK(__pthread_unregister_cancel, GLIBC_CANCEL)
 GLIBC_WEAK(__pthread_unwind_next, GLIBC_CANCEL)

@@ -51,6 +51,7 @@ missing_for_check()
 	# valgrind needs the loader's symbols, which minimal images strip away.
 	[ -e /usr/share/doc/libc6-dbg ] || ! have_command dpkg-query || echo libc6-dbg
 	have_command readelf || echo binutils
+	have_command zip || echo zip
 	have_command python3 || echo python3
 	# What exports are loaded with (tests/tools/packages.py).
 	python3 -m pip --version >/dev/null 2>&1 || echo python3-pip

@@ -1,5 +1,5 @@
 #!/bin/bash
-# The library and the command run with glibc 2.28 and later: no symbol of a version that is newer, and what moved into
+# What is installed runs with glibc 2.28 and later: no symbol of a version that is newer, and what moved into
 # libc since then is not needed where it was (shim/glibc.h).
 . "$(dirname "$0")/common.sh"
 have objdump || skip "no binutils"
@@ -10,7 +10,7 @@ newer()
 		awk '$1 > 2 || ($1 == 2 && $2 > 28) { print $3 " is of glibc " $1 "." $2 }' | sort -u
 }
 
-for file in "$LIBTURBO" "$BUILD/turbo"; do
+for file in "$LIBTURBO" "$BUILD/turbo" "$SIM_DIR/libcuda.so.1"; do
 	[ "$(objdump -T "$file" | grep -c GLIBC_)" -gt 20 ] || fail "$(basename "$file"): symbols cannot be read"
 	found=$(newer "$file")
 	if [ -z "$found" ]; then
