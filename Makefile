@@ -484,11 +484,11 @@ docs: $(COMMAND)
 	$(Q)$(COMMAND) options --markdown | awk -f tools/docs.awk - README.md > $(BUILD)/README.md && cp $(BUILD)/README.md README.md
 
 # Made by the command itself, of the tables that its help comes from. Another processor's cannot run here.
-MANUAL := $(addprefix $(BUILD)/package/,turbo.1 turbo.bash)
-$(BUILD)/package/turbo.%: $(COMMAND)
+MANUAL := $(BUILD)/package/turbo.1
+$(MANUAL): $(COMMAND)
 	$(call say,GEN,$@)
 	@mkdir -p $(@D)
-	$(Q)$(COMMAND) help $(if $(filter 1,$*),--man,--bash) > $@.new && mv $@.new $@
+	$(Q)$(COMMAND) help --man > $@.new && mv $@.new $@
 
 SHARE = '$(DESTDIR)$(PREFIX)/share
 ## install              copy the library, the command, its manual and the simulated driver below PREFIX
@@ -498,8 +498,8 @@ install: all $(SIM_CUDA) $(MANUAL)
 	install -m 755 $(LIBTURBO) '$(DESTDIR)$(PREFIX)/lib/libturbo.so'
 	install -m 755 $(COMMAND) '$(DESTDIR)$(PREFIX)/bin/turbo'
 	install -m 755 $(SIM_CUDA) '$(DESTDIR)$(PREFIX)/lib/libturbo/sim/libcuda.so.1'
-	install -m 644 $(BUILD)/package/turbo.1 $(SHARE)/man/man1/turbo.1'
-	install -m 644 $(BUILD)/package/turbo.bash $(SHARE)/bash-completion/completions/turbo'
+	install -m 644 $(MANUAL) $(SHARE)/man/man1/turbo.1'
+	install -m 644 tools/package/turbo.bash $(SHARE)/bash-completion/completions/turbo'
 	install -m 644 README.md CHANGELOG.md LICENSE $(SHARE)/doc/libturbo/'
 
 ## uninstall            remove what `make install` copied below PREFIX

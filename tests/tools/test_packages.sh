@@ -73,12 +73,24 @@ if have man; then
 	if [ -z "$warnings" ]; then ok 'turbo.1 has all commands and options, and no mistakes'; else fail "turbo.1: $warnings"; fi
 fi
 
-complete()
+# completed WORDS...: what bash offers for the last of them.
+completed()
 {
-	bash -c 'source "$1"; shift; COMP_WORDS=(turbo "$@"); COMP_CWORD=$#; _turbo; echo "${COMPREPLY[*]}"' - \
-		"$(find "$work/elsewhere" -path '*completions/turbo')" "$@"
+	bash -c 'source "$1"; shift; COMP_WORDS=("$@"); COMP_CWORD=$(($# - 1)); _turbo; echo "${COMPREPLY[*]}"' - \
+		"$(find "$work/elsewhere" -path '*completions/turbo')" "$BUILD/turbo" "$@"
 }
-[ "$(complete rec)" = record ] && [[ $(complete run -o TURBO_COPY_R) = *TURBO_COPY_RING_MB* ]] && [[ $(complete stats --j) = *--json* ]] ||
-	fail "completion: '$(complete rec)', '$(complete run -o TURBO_COPY_R)', '$(complete stats --j)'"
-ok 'completion knows commands and options'
+offers()
+{
+	local found
+	found=$(completed "${@:2}")
+	[[ " $found " = *" $1 "* ]] || fail "completion of '${*:2}': no $1 in '$found'"
+}
+offers record re
+offers TURBO_COPY_RING_MB= run -o TURBO_COPY_R
+offers --json stats --j
+offers -d record -
+offers safe run --preset s
+offers stats help st
+[ -z "$(completed run python --j)" ] || fail "completion of CMD's own arguments: '$(completed run python --j)'"
+ok 'completion was tried'
 finish

@@ -172,7 +172,7 @@ static void help(FILE *to)
 	for (const struct command *c = commands; c->name; c++)
 		fprintf(to, "  %-10s %s\n", c->name, c->summary);
 	fputs("\n  turbo help COMMAND    more about one command\n"
-		  "  turbo help --man      all of it as a manual page; --bash: completion for bash\n"
+		  "  turbo help --man      all of it as a manual page\n"
 		  "  turbo --version       version of this command\n",
 		  to);
 }
@@ -219,8 +219,6 @@ static int cmd_help(int argc, char **argv)
 		command_help(cmd, stdout);
 	else if (!strcmp(argv[1], "--man"))
 		man_page();
-	else if (!strcmp(argv[1], "--bash"))
-		man_completion();
 	else
 		return usage_error("", "no command '%s'", argv[1]);
 	return finish_output("help");

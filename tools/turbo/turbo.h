@@ -49,9 +49,8 @@ int cmd_replay(int argc, char **argv);
 int cmd_report(int argc, char **argv);
 int cmd_stats(int argc, char **argv);
 
-/* man.c: turbo(1) for man, and bash's completion, on stdout. */
+/* man.c: turbo(1) for man, on stdout. */
 void man_page(void);
-void man_completion(void);
 
 /* window.c: a --window of `command`, in ns after the first record; *end is UINT64_MAX where none was given. Returns 0, or
  * what usage_error() did. */
