@@ -64,7 +64,7 @@ Q := $(if $(filter 1,$(V)),,@)
 say = $(if $(filter 1,$(V)),,@printf '  %-7s %s\n' $(1) $(2))
 
 # These goals build nothing themselves, or install what building needs first.
-ifeq ($(filter help clean distclean uninstall format setup check demo fuzz fuzz-seeds,$(MAKECMDGOALS)),)
+ifeq ($(filter help model clean distclean uninstall format setup check demo fuzz fuzz-seeds,$(MAKECMDGOALS)),)
 # Written by tools/cuda_headers.sh: CUDA_INC (compiler flags), CUDA_H, NCCL_H, CUPTI_H
 # (paths, empty when not found).  The name carries what the search depends on.
 slug := $(subst /,_,$(CUDA_HOME))$(if $(filter 1,$(IGNORE_SYSTEM_CUDA)),-nosys)
@@ -428,6 +428,11 @@ check-gpu: gpu-programs
 ## soak                 the randomised tests, SOAK_S seconds each
 soak: tests
 	+$(Q)SOAK_S='$(SOAK_S)' $(RUN) soak
+
+## model                search the models of tests/model completely (spin; some minutes)
+.PHONY: model
+model:
+	$(Q)bash tests/model/run.sh full
 
 # Its own build: libFuzzer and both sanitizers in one program, of what reads timelines.
 FUZZ_DIR := build-fuzz

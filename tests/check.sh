@@ -100,6 +100,15 @@ check_format()
 	fi
 }
 
+check_model()
+{
+	if have spin; then
+		step 'models (short)' bash tests/model/run.sh short
+	else
+		note skip 'models (short)' 'no spin'
+	fi
+}
+
 check_docs()
 {
 	step 'README option table' bash tests/docs.sh
@@ -110,6 +119,7 @@ with_clang
 sanitized
 with_valgrind
 check_format
+check_model
 check_docs
 
 count() { grep -c "^$1 " "$results"; }

@@ -52,6 +52,7 @@ missing_for_check()
 	[ -e /usr/share/doc/libc6-dbg ] || ! have_command dpkg-query || echo libc6-dbg
 	have_command readelf || echo binutils
 	have_command zip || echo zip
+	have_command spin || echo spin
 	have_command python3 || echo python3
 	# What exports are loaded with (tests/tools/packages.py).
 	python3 -m pip --version >/dev/null 2>&1 || echo python3-pip

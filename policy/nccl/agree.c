@@ -1,0 +1,113 @@
+/* agree.c - see agree.h. */
+#include "agree.h"
+
+#define TAG(position) ((uint64_t)(uint32_t)((position) + 1))
+
+bool agree_init(struct agree *a, struct agree_area *area, unsigned rank, unsigned ranks)
+{
+	uint64_t layout = 0, count = 0;
+	uint32_t nobody = 0;
+
+	*a = (struct agree){.area = area, .rank = rank, .ranks = ranks, .left = true};
+	if (!ranks || ranks > AGREE_RANKS || rank >= ranks)
+		return false;
+	if (!atomic_compare_exchange_strong(&area->layout, &layout, AGREE_LAYOUT) && layout != AGREE_LAYOUT)
+		return false;
+	if (!atomic_compare_exchange_strong(&area->ranks, &count, ranks) && count != ranks)
+		return false;
+	struct agree_place *mine = &area->place[rank];
+	if (atomic_load(&mine->safe) || atomic_load(&mine->used) ||
+		!atomic_compare_exchange_strong(&mine->joined, &nobody, 1))
+		return false;
+	a->left = false;
+	return true;
+}
+
+bool agree_complete(const struct agree *a)
+{
+	for (unsigned r = 0; r < a->ranks; r++)
+		if (!atomic_load_explicit(&a->area->place[r].joined, memory_order_relaxed))
+			return false;
+	return true;
+}
+
+/* Of a rank that has not joined it is 0. What is read may be old: then it is too low, which is safe. */
+static uint64_t least_safe(const struct agree *a)
+{
+	uint64_t least = UINT64_MAX;
+
+	for (unsigned r = 0; r < a->ranks; r++) {
+		uint64_t safe = atomic_load_explicit(&a->area->place[r].safe, memory_order_acquire);
+		least = safe < least ? safe : least;
+	}
+	return least;
+}
+
+/* A slot is written again when all ranks have read it: what is queued needs a slot each at most. */
+static bool has_room(struct agree *a)
+{
+	uint64_t last = a->next + (a->queued - a->launched), least = UINT64_MAX;
+
+	if (last < a->least_used + AGREE_SLOTS)
+		return true;
+	for (unsigned r = 0; r < a->ranks; r++) {
+		uint64_t used = atomic_load_explicit(&a->area->place[r].used, memory_order_acquire);
+		least = used < least ? used : least;
+	}
+	a->least_used = least;
+	return last < least + AGREE_SLOTS;
+}
+
+bool agree_queue(struct agree *a)
+{
+	if (a->left || !has_room(a))
+		return false;
+	a->queued++;
+	atomic_store_explicit(&a->area->place[a->rank].safe, a->queued, memory_order_release);
+	return true;
+}
+
+/* The length of the next group: `mine`, unless another rank was first. */
+static uint64_t decide(struct agree *a, uint64_t mine)
+{
+	_Atomic uint64_t *slot = &a->area->slot[a->next % AGREE_SLOTS];
+	uint64_t tag = TAG(a->next), seen = atomic_load_explicit(slot, memory_order_acquire);
+
+	if (seen >> 32 == tag)
+		return seen & UINT32_MAX;
+	/* What is there is of the round before, and nobody writes it twice: a failure is another rank's group. */
+	if (atomic_compare_exchange_strong_explicit(slot, &seen, tag << 32 | mine, memory_order_acq_rel,
+												memory_order_acquire))
+		return mine;
+	return seen >> 32 == tag ? seen & UINT32_MAX : 0;
+}
+
+unsigned agree_step(struct agree *a)
+{
+	uint64_t left = a->queued - a->launched, safe, length;
+
+	if (!left)
+		return 0;
+	if (a->left) { /* the log made no sense */
+		a->launched++;
+		return 1;
+	}
+	safe = least_safe(a);
+	/* A group of one may lie beyond what the others have queued, a larger one never. */
+	length = safe > a->launched + 1 ? (safe < a->queued ? safe : a->queued) - a->launched : 1;
+	length = decide(a, length);
+	/* Ranks that keep to the rules never write that. */
+	if (!length || length > left) {
+		a->left = true;
+		length = 1;
+	}
+	a->launched += length;
+	a->next++;
+	atomic_store_explicit(&a->area->place[a->rank].used, a->next, memory_order_release);
+	return (unsigned)length;
+}
+
+void agree_leave(struct agree *a)
+{
+	a->left = true;
+}
