@@ -126,7 +126,7 @@ LIB_S := $(wildcard shim/stubs_$(ARCH).S)
 LIB_O := $(LIB_C:%.c=$(OBJ)/%.o) $(LIB_S:%.S=$(OBJ)/%.o)
 ifneq ($(wildcard shim/hooks.def),)
 LIB_O += $(OBJ)/gen/hook_stubs.o
-GENERATED := $(addprefix $(GEN)/,hook_ids.h hook_table.inc hook_stubs.S exports.map)
+GENERATED := $(addprefix $(GEN)/,hook_ids.h hook_table.inc hook_stubs.S hook_libc.inc exports.map)
 endif
 TOOL_O := $(patsubst %.c,$(OBJ)/%.o,$(wildcard tools/turbo/*.c))
 # What reads timelines: a part of the command, and what its unit tests link.
@@ -196,6 +196,7 @@ $(GEN)/cuda%.mk: tools/cuda_headers.sh $(wildcard build/deps/include)
 		sh $< > $@
 
 what_hook_ids.h := ids
+what_hook_libc.inc := libc
 what_hook_table.inc := table
 what_hook_stubs.S := stubs
 what_exports.map := map
@@ -256,9 +257,10 @@ $(LIBTURBO): $(LIB_O) $(filter %.map,$(GENERATED)) $(HOOKS_OK)
 	$(call say,LD,$@)
 	$(Q)$(CC) $(LIB_LDFLAGS) $(LDFLAGS) -o $@ $(LIB_O)
 
+# Without the bodies of libc's functions: a program that is linked with the archive calls libc.
 $(ARCHIVE): $(LIB_O)
 	$(call say,AR,$@)
-	$(Q)rm -f $@ && ar rcs $@ $(LIB_O)
+	$(Q)rm -f $@ && ar rcs $@ $(filter-out $(OBJ)/shim/files.o,$(LIB_O))
 
 # The command takes the option table and the stats format from the library's own objects. libc
 # comes first: the archive has a dlsym of its own.

@@ -1,10 +1,11 @@
 # hooks.awk - expand shim/hooks.def; any POSIX awk.
 #
-#   awk -f hooks.awk -v what=ids|table|stubs|map hooks.def
+#   awk -f hooks.awk -v what=ids|table|stubs|libc|map hooks.def
 #
 #   ids    hook_ids.h      enum hook_id: HOOK_<symbol>, in strcmp order, then HOOK_COUNT
 #   table  hook_table.inc  HOOK_ROW_<HOW>(symbol, LIB, "taker") in id order
 #   stubs  hook_stubs.S    one count_stub a counted symbol
+#   libc   hook_libc.inc   LIBC_ROW(symbol) of libc's, which are in none of the others but the map
 #   map    exports.map     version script: what is hook or count, and the loader's functions
 #
 # A bad row prints FILE:LINE: what is wrong and nothing else is printed; exit 1.
@@ -56,17 +57,18 @@ function sort_symbols(    gap, i, j, s)
 }
 
 BEGIN {
-	if (what !~ /^(ids|table|stubs|map)$/) {
-		print "hooks.awk: what=" what ": expected ids, table, stubs or map" > "/dev/stderr"
+	if (what !~ /^(ids|table|stubs|libc|map)$/) {
+		print "hooks.awk: what=" what ": expected ids, table, stubs, libc or map" > "/dev/stderr"
 		failed = 1
 		exit
 	}
 	prefix["cuda"] = "^cu[A-Z]"
 	prefix["nccl"] = "^nccl[A-Z]"
 	prefix["cupti"] = "^[cC]upti[A-Z]"
+	prefix["libc"] = "^[a-z_]"
 	known_how["hook"] = known_how["count"] = known_how["pass"] = 1
 	known_taker["init"] = known_taker["resolve"] = known_taker["copy"] = known_taker["devmem"] = known_taker["context"] = 1
-	known_taker["timeline"] = known_taker["nccl"] = 1
+	known_taker["timeline"] = known_taker["nccl"] = known_taker["files"] = 1
 }
 
 { sub(/#.*/, "") }
@@ -76,7 +78,15 @@ NF < 5 { bad("expected: lib how taker function variants..."); next }
 !($2 in known_how) { bad("unknown treatment " $2); next }
 $2 == "hook" && !($3 in known_taker) { bad("unknown taker " $3); next }
 $2 != "hook" && $3 != "-" { bad($2 " has no taker: write - for " $3); next }
-$4 !~ prefix[$1] || $4 !~ /^[A-Za-z0-9]+$/ { bad($4 " is no function of " $1); next }
+$4 !~ prefix[$1] || ($4 !~ /^[A-Za-z0-9]+$/ && $1 != "libc") { bad($4 " is no function of " $1); next }
+$1 == "libc" && ($2 != "hook" || NF != 5 || $5 != "-") { bad("of libc: hook, and no variants"); next }
+$1 == "libc" {
+	if ($4 in line_of)
+		bad($4 " is listed already in line " line_of[$4])
+	line_of[$4] = FNR
+	libc[libc_count++] = $4
+	next
+}
 {
 	for (i = 5; i <= NF; i++)
 		add(symbol_of($1, $4, $i), $1, $2, $3)
@@ -108,11 +118,16 @@ END {
 		for (i = 0; i < count; i++)
 			if (how_of[symbols[i]] == "count")
 				print "count_stub " symbols[i] " " i
+	} else if (what == "libc") {
+		for (i = 0; i < libc_count; i++)
+			print "LIBC_ROW(" libc[i] ")"
 	} else {
 		print "{\nglobal:\n\tdlopen;\n\tdlsym;\n\tdlvsym;"
 		for (i = 0; i < count; i++)
 			if (how_of[symbols[i]] != "pass")
 				print "\t" symbols[i] ";"
+		for (i = 0; i < libc_count; i++)
+			print "\t" libc[i] ";"
 		print "local:\n\t*;\n};"
 	}
 }

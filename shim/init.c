@@ -3,7 +3,7 @@
  *
  * The constructor runs in every process that inherits LD_PRELOAD, most of which never
  * touch a GPU: it parses options, remembers what it found and registers the fork
- * handlers. No file, no thread, no symbol is looked for.
+ * handlers, and looks for the functions of libc that it stands before. No file, no thread.
  */
 #include <errno.h>
 #include <stdbool.h>
@@ -14,6 +14,7 @@
 
 #include "fork.h"
 #include "guard.h"
+#include "libc.h"
 #include "life.h"
 #include "log.h"
 #include "lookup.h"
@@ -79,6 +80,7 @@ __attribute__((constructor)) static void turbo_start(void)
 		errno = saved;
 		return;
 	}
+	libc_look();
 	read_options();
 	is_run_cmd = mark_is_set(MARK_RUN) && !mark_is_set(MARK_ENGAGED);
 	life_start(option_get(OPT_PRESET) != 0, origin || mark_is_set(MARK_ENGAGED));
