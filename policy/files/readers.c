@@ -7,13 +7,15 @@
 #include <pthread.h>
 #include <sched.h>
 #include <stdatomic.h>
+#include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/file.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/statfs.h>
 #include <sys/syscall.h>
+#include <sys/un.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -25,7 +27,6 @@
 #include "thread.h"
 
 #define REQUESTS 16u
-#define MARKS 256u
 #define THREADS 2u
 #define LOOK_EVERY 64u                 /* files between two looks at the memory */
 #define FILE_MOST (UINT64_C(64) << 20) /* of larger ones the beginning */
@@ -45,10 +46,6 @@ static _Atomic uint32_t asked; /* futex: goes up with each request */
 static _Atomic int running;    /* a first reader has been started */
 static _Atomic bool stopped;
 static bool network_too; /* constant after readers_start() */
-
-/* Marks whose locks this process has: the first reader's; read when the process ends. Only grows. */
-static char marks[MARKS][64];
-static _Atomic unsigned mark_count;
 
 /* What the readers are at: one folder at a time. */
 static struct {
@@ -243,25 +240,24 @@ static bool is_network(const char *root)
 	return false;
 }
 
-/* One process of the machine reads a folder, for all: who has the lock on its mark. Kept until this process ends. */
+/*
+ * One process of the machine reads a folder, for all: who has bound its name among the abstract sockets, which goes with
+ * the process however that ends, and is nowhere in the file system. In a reader's own table of descriptors it stays open.
+ */
 static bool first_here(const struct request *r)
 {
-	unsigned n = atomic_load(&mark_count);
-	struct stat st;
+	struct sockaddr_un name = {.sun_family = AF_UNIX};
+	int length = snprintf(name.sun_path + 1, sizeof(name.sun_path) - 1, "turbo-%u-ahead-%016llx",
+						  (unsigned)geteuid(), (unsigned long long)seen_hash(r->root, strlen(r->root)));
+	int fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
 
-	if (n == MARKS)
-		return false;
-	snprintf(marks[n], sizeof(marks[n]), "/dev/shm/turbo-%u-%016llx.ahead", (unsigned)geteuid(),
-			 (unsigned long long)seen_hash(r->root, strlen(r->root)));
-	int fd = open(marks[n], O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK, 0600);
-	if (fd >= 0 && fstat(fd, &st) == 0 && S_ISREG(st.st_mode) && st.st_uid == geteuid() &&
-		flock(fd, LOCK_EX | LOCK_NB) == 0) {
-		atomic_store(&mark_count, n + 1);
+	if (fd < 0)
+		return true; /* each for itself */
+	if (bind(fd, (struct sockaddr *)&name,
+			 (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + (size_t)length)) == 0)
 		return true;
-	}
-	if (fd >= 0)
-		close(fd);
-	return fd < 0; /* nowhere to put it: each for itself */
+	close(fd);
+	return false;
 }
 
 static void serve(struct request *r)
@@ -321,14 +317,11 @@ void readers_start(bool network)
 void readers_stop(void)
 {
 	atomic_store(&stopped, true);
-	for (unsigned i = atomic_load(&mark_count); i--;)
-		unlink(marks[i]);
 }
 
 void readers_fork_child(void)
 {
 	memset(requests, 0, sizeof(requests));
 	memset(&job, 0, sizeof(job));
-	atomic_store(&mark_count, 0);
 	atomic_store(&running, 0);
 }

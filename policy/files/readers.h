@@ -18,7 +18,7 @@ struct seen_folder;
 bool readers_ask(const char *root, bool tree, bool in_order, const char *like,
 				 const struct seen_folder *seen);
 void readers_start(bool network);
-/* No more; what is under way ends by itself. Removes the marks of what this process reads. */
+/* No more; what is under way ends by itself. */
 void readers_stop(void);
 void readers_fork_child(void);
 
