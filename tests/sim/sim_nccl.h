@@ -34,6 +34,8 @@ uint64_t sim_nccl_launches(ncclComm_t comm);
 uint32_t sim_nccl_launch_ops(ncclComm_t comm, uint64_t nth);
 /* Hash of all launches so far: functions, counts, types, operators, roots, and where the groups end. */
 uint64_t sim_nccl_signature(ncclComm_t comm);
+/* Hash of the operations since the last such question, sends and receives too, however they are grouped. */
+uint64_t sim_nccl_order(ncclComm_t comm);
 
 /* ---- what the ranks' devices have done, as any rank sees it; replays count ---- */
 uint64_t sim_nccl_started(ncclComm_t comm, int rank);

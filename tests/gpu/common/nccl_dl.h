@@ -6,11 +6,12 @@
 
 #include "tests/sim/sim_nccl.h"
 
-#define NCCL_DL_SIM(X)   \
-	X(sim_nccl_mistakes) \
-	X(sim_nccl_fault)    \
-	X(sim_nccl_launches) \
-	X(sim_nccl_launch_ops) X(sim_nccl_signature) X(sim_nccl_started) X(sim_nccl_completed) X(sim_nccl_comms)
+#define NCCL_DL_SIM(X)     \
+	X(sim_nccl_mistakes)   \
+	X(sim_nccl_fault)      \
+	X(sim_nccl_launches)   \
+	X(sim_nccl_launch_ops) \
+	X(sim_nccl_signature) X(sim_nccl_order) X(sim_nccl_started) X(sim_nccl_completed) X(sim_nccl_comms)
 
 struct nccl_dl {
 #define R(name, params) __typeof__(&name) name;

@@ -242,6 +242,16 @@ uint64_t sim_nccl_signature(ncclComm_t comm)
 	return signature;
 }
 
+uint64_t sim_nccl_order(ncclComm_t comm)
+{
+	struct comm *c = (struct comm *)comm;
+	pthread_mutex_lock(&c->lock);
+	uint64_t order = c->order_since;
+	c->order_since = 0;
+	pthread_mutex_unlock(&c->lock);
+	return order;
+}
+
 static uint64_t counter(ncclComm_t comm, int rank, bool completed)
 {
 	struct comm *c = (struct comm *)comm;

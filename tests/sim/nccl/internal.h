@@ -186,6 +186,7 @@ struct comm {       /* is a struct ncclComm */
 	cuuint64_t capture; /* the capture it was recorded in */
 	uint64_t ops;       /* issued */
 	uint64_t launches, signature;
+	uint64_t order_since; /* hash of the operations since sim_nccl_order() */
 	uint32_t partition[PARTITIONS];
 	uint64_t meetings;
 	uint32_t connected; /* functions, a bit each */

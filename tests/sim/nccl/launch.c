@@ -154,6 +154,11 @@ static bool submit(struct launch *l)
 static void note(struct comm *c, const struct launch *l)
 {
 	c->ops += (uint64_t)l->count;
+	for (int i = 0; i < l->count; i++) {
+		struct desc one = {.hash = c->order_since};
+		describe(&one, &l->op[i]);
+		c->order_since = one.hash;
+	}
 	if (is_p2p(&l->op[0]))
 		return;
 	c->partition[c->launches++ % PARTITIONS] = (uint32_t)l->count;
