@@ -8,6 +8,7 @@
 #include <fcntl.h>
 #include <stdarg.h>
 #include <stdio.h>
+#include <string.h>
 #include <sys/mman.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -19,10 +20,10 @@
 
 #define NEEDS_MODE(flags) (((flags)&O_CREAT) || ((flags)&O_TMPFILE) == O_TMPFILE)
 
-static int opened(int fd, int folder, const char *path, int flags)
+static inline int opened(int fd, int folder, const char *path, int flags)
 {
 	if (__builtin_expect(files_watching(), 0) && fd >= 0 && !guard_inside())
-		files_opened(folder, path, flags);
+		files_opened(folder, path, flags, fd);
 	return fd;
 }
 
@@ -84,6 +85,15 @@ CHECKED(__open64_2)
 CHECKED_AT(__openat_2)
 CHECKED_AT(__openat64_2)
 
+static void opened_stream(FILE *file, const char *path, const char *mode)
+{
+	int saved = errno;
+
+	if (__builtin_expect(files_watching(), 0) && *mode == 'r' && !strchr(mode, '+'))
+		opened(fileno(file), AT_FDCWD, path, O_RDONLY);
+	errno = saved;
+}
+
 #define FOPEN(symbol)                                                        \
 	TURBO_EXPORT FILE *symbol(const char *path, const char *mode)            \
 	{                                                                        \
@@ -94,8 +104,8 @@ CHECKED_AT(__openat64_2)
 			return NULL;                                                     \
 		}                                                                    \
 		file = real(path, mode);                                             \
-		if (file && *mode == 'r' && mode[1] != '+')                          \
-			opened(0, AT_FDCWD, path, O_RDONLY);                             \
+		if (file)                                                            \
+			opened_stream(file, path, mode);                                 \
 		return file;                                                         \
 	}
 

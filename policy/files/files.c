@@ -1,147 +1,59 @@
-/* files.c - the policy: limits, what of the program's opens is looked at, and life. */
-#define _GNU_SOURCE
+/* files.c - the policy: life, and which opens are told. */
 #include "files.h"
 
-#include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/mman.h>
-#include <sys/resource.h>
-#include <sys/statvfs.h>
-#include <unistd.h>
 
+#include "helper.h"
 #include "life.h"
-#include "log.h"
+#include "limits.h"
+#include "notes.h"
 #include "options.h"
-#include "readers.h"
-#include "seen.h"
 #include "stats.h"
+#include "where.h"
 #include "../policy.h"
-
-/* What Linux services get; programs that use select() with numbers above 1023 would break, and never get there. */
-#define DESCRIPTORS ((rlim_t)65536)
-/* Docker's default is 64 MiB; a batch of images that eight workers hand over takes more. */
-#define SHARED_LEAST (UINT64_C(512) << 20)
 
 enum { FILES_OFF, FILES_LIMITS, FILES_PREFETCH };
 
 _Atomic bool files_watch, files_limits;
+static bool begun; /* the constructor's, or of the thread whose cuInit came first */
 
-/* Shared with forked children: workers make the shared memory, and one line is enough. NULL: no memory. */
-static _Atomic int *said;
-
-/* ---- limits ---- */
-
-static void raise_descriptors(void)
+void files_opened(int dir, const char *path, int flags, int fd)
 {
-	struct rlimit limit;
+	size_t length;
 
-	if (getrlimit(RLIMIT_NOFILE, &limit) != 0)
+	if ((flags & (O_ACCMODE | O_DIRECTORY | O_PATH | O_DIRECT | O_CREAT)) != O_RDONLY)
 		return;
-	rlim_t to = limit.rlim_max < DESCRIPTORS ? limit.rlim_max : DESCRIPTORS;
-	if (limit.rlim_cur >= to)
-		return;
-	limit.rlim_cur = to;
-	setrlimit(RLIMIT_NOFILE, &limit);
+	length = strlen(path);
+	if (where_may_be_data(path, length) && notes_put(path, length, dir, fd))
+		helper_wake();
 }
 
 void files_shared_memory(void)
 {
-	struct statvfs fs;
-	int saved = errno;
-
-	if (said && !atomic_exchange(said, 1) && statvfs("/dev/shm", &fs) == 0) {
-		uint64_t size = (uint64_t)fs.f_blocks * fs.f_frsize;
-		if (size && size < SHARED_LEAST)
-			log_warn(
-				"files: /dev/shm holds %llu MiB: loaders' workers that hand over batches there die of SIGBUS when it is "
-				"full; give the container more (docker run --shm-size=8g, or --ipc=host)",
-				(unsigned long long)(size >> 20));
-	}
-	errno = saved;
+	limits_shared_memory();
 }
 
-/* ---- what is opened ---- */
-
-static bool ends(const char *path, size_t length, const char *with)
-{
-	size_t n = strlen(with);
-
-	return length > n && !memcmp(path + length - n, with, n);
-}
-
-/* Programs, and what is no file of a disk. */
-static bool no_data(const char *path)
-{
-	size_t length = strlen(path);
-
-	return ends(path, length, ".py") || ends(path, length, ".pyc") || ends(path, length, ".so") ||
-		   !strncmp(path, "/proc/", 6) || !strncmp(path, "/sys/", 5) || !strncmp(path, "/dev/", 5) ||
-		   !strncmp(path, "/etc/", 5) || !strncmp(path, "/usr/", 5) || !strncmp(path, "/lib", 4);
-}
-
-static void ask(const char *path, size_t length, bool tree, const struct seen_folder *f)
-{
-	char root[1024];
-	size_t at = 0;
-	uint32_t runs = atomic_load_explicit(&f->runs, memory_order_relaxed);
-	uint32_t ups = atomic_load_explicit(&f->ups, memory_order_relaxed);
-
-	if (*path != '/') {
-		if (!getcwd(root, sizeof(root) - 1) || *root != '/')
-			return;
-		at = strlen(root);
-		root[at++] = '/';
-	}
-	if (at + length >= sizeof(root))
-		return;
-	memcpy(root + at, path, length);
-	root[at + length] = 0;
-	readers_ask(root, tree, !tree && ups + 2 >= runs, strrchr(path, '/') + 1, f);
-}
-
-void files_opened(int folder, const char *path, int flags)
-{
-	size_t length;
-	int tree;
-
-	if ((flags & O_ACCMODE) != O_RDONLY || (flags & (O_DIRECTORY | O_PATH | O_DIRECT | O_CREAT)) ||
-		(folder != AT_FDCWD && *path != '/') || no_data(path))
-		return;
-	struct seen_folder *f = seen_file(path, &length, &tree);
-	if (!f)
-		return;
-	int saved = errno;
-	ask(path, length, tree, f);
-	errno = saved;
-}
-
-/* ---- life ---- */
-
-static void start(void)
+static void begin(void)
 {
 	int64_t mode = option_get(OPT_FILES);
 
-	if (mode == FILES_OFF || !life_engaged())
+	if (mode == FILES_OFF || !life_engaged() || begun)
 		return;
-	raise_descriptors();
-	void *page = mmap(NULL, sizeof(*said), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-	said = page == MAP_FAILED ? NULL : page;
-	atomic_store(&files_limits, said != NULL);
-	readers_start(option_get(OPT_FILES_NETWORK) == 1);
-	atomic_store(&files_watch, mode == FILES_PREFETCH);
+	begun = true;
+	limits_start();
+	atomic_store_explicit(&files_limits, true, memory_order_relaxed);
+	if (mode != FILES_PREFETCH)
+		return;
+	helper_start(option_get(OPT_FILES_NETWORK) == 1);
+	atomic_store_explicit(&files_watch, true, memory_order_relaxed);
 }
 
 static void stop(void)
 {
-	atomic_store(&files_watch, false);
-	readers_stop();
-}
-
-static void fork_child(void)
-{
-	readers_fork_child();
+	atomic_store_explicit(&files_watch, false, memory_order_relaxed);
+	helper_stop();
 }
 
 static int summary(char *buf, int size)
@@ -155,8 +67,9 @@ static int summary(char *buf, int size)
 
 const struct policy files_policy = {
 	.name = "files",
-	.start = start,
-	.fork_child = fork_child,
+	.start = begin,
+	.cuda_ready = begin,
+	.fork_child = helper_fork_child,
 	.stop = stop,
 	.summary = summary,
 };

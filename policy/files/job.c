@@ -1,0 +1,226 @@
+/* job.c - see job.h. */
+#include "job.h"
+
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <time.h>
+
+#include "guard.h"
+#include "job_impl.h"
+#include "log.h"
+#include "memory.h"
+#include "node.h"
+#include "read.h"
+#include "stats.h"
+#include "sys.h"
+#include "thread.h"
+
+#define IOPRIO_LOWEST ((2 << 13) | 7) /* best effort, behind everybody else's */
+
+static struct job job;
+static _Atomic bool busy; /* release by the job's thread when it ends, acquire by the helper */
+static _Atomic bool stopped;
+static struct track_run waiting; /* the helper's, like all below */
+static bool is_waiting, waiting_network;
+static uint64_t next_look;
+static char last[JOB_LAST][256];
+static unsigned last_at;
+
+uint64_t job_hash(const char *path)
+{
+	return track_hash(path, strlen(path), 7);
+}
+
+/* ---- the job's thread ---- */
+
+/* Bytes of the largest of the files that the program opened last. */
+static uint64_t largest_opened(const struct job *j)
+{
+	uint64_t largest = 0;
+	struct stat st;
+
+	for (unsigned i = 0; i < JOB_LAST; i++)
+		if (j->last[i][0] && fstatat(j->tree.root, j->last[i], &st, 0) == 0 && S_ISREG(st.st_mode) &&
+			(uint64_t)st.st_size > largest)
+			largest = (uint64_t)st.st_size;
+	return largest;
+}
+
+/* Looks at some files: how large are all, and how many are in memory already? */
+static uint64_t sample(struct job *j, unsigned *seen, unsigned *resident)
+{
+	uint32_t step = j->tree.files / JOB_SAMPLES + 1;
+	uint64_t bytes = 0;
+	char path[PATH_MAX];
+
+	*seen = *resident = 0;
+	for (uint32_t i = step / 2; i < j->tree.files; i += step) {
+		struct read_file f;
+		if (!tree_path(&j->tree, i, path, sizeof(path)) ||
+			!read_open(j->tree.root, path, j->tree.device, j->most, &f))
+			continue;
+		++*seen;
+		bytes += f.size;
+		*resident += read_is_resident(&f, f.size / 2) == 1;
+		read_close(&f);
+	}
+	return *seen ? bytes / *seen * j->tree.files : 0;
+}
+
+static bool decide(struct job *j)
+{
+	struct memory memory;
+	unsigned seen, resident;
+	uint64_t largest = largest_opened(j), all;
+
+	if (largest == 0 || !memory_look("", &memory) || (j->budget = memory_budget(&memory)) == 0)
+		return false;
+	j->most = largest * JOB_SIZE_TIMES > JOB_SIZE_LEAST ? largest * JOB_SIZE_TIMES : JOB_SIZE_LEAST;
+	all = sample(j, &seen, &resident);
+	if (seen == 0 || resident * 8 >= seen * 7)
+		return false;
+	if (all <= j->budget && !j->tree.too_large) {
+		tree_sort_inodes(&j->tree);
+		return true;
+	}
+	j->in_order = true;
+	return job_find_order(j);
+}
+
+static void *reader(void *arg)
+{
+	(void)arg;
+	guard_enter();
+	syscall(SYS_ioprio_set, 1, 0, IOPRIO_LOWEST);
+	job_read(&job);
+	atomic_fetch_sub_explicit(&job.readers, 1, memory_order_release);
+	return NULL;
+}
+
+static void read_all(struct job *j)
+{
+	const struct timespec pause = {0, 1000000};
+
+	stats_add(STATS_FILES_FOLDERS, 1);
+	log_debug("files: %u files below %s are read ahead%s", j->tree.files, j->run.root,
+			  j->in_order ? " in the program's order" : "");
+	for (unsigned i = 1; i < JOB_READERS; i++) {
+		atomic_fetch_add_explicit(&j->readers, 1, memory_order_relaxed);
+		if (!thread_start("turbo-read", reader, NULL))
+			atomic_fetch_sub_explicit(&j->readers, 1, memory_order_relaxed);
+	}
+	job_read(j);
+	while (atomic_load_explicit(&j->readers, memory_order_acquire))
+		nanosleep(&pause, NULL);
+}
+
+static void *run_job(void *arg)
+{
+	struct stat st;
+	int held;
+
+	(void)arg;
+	guard_enter();
+	syscall(SYS_ioprio_set, 1, 0, IOPRIO_LOWEST);
+	read_leases();
+	if (stat(job.run.root, &st) == 0 &&
+		(held = node_take(track_hash((const char *)&st.st_ino, sizeof(st.st_ino), st.st_dev))) !=
+			NODE_TAKEN) {
+		if (tree_read(&job.tree, &job.run, job.network)) {
+			if (decide(&job))
+				read_all(&job);
+			tree_free(&job.tree);
+		}
+		node_leave(held);
+	}
+	atomic_store_explicit(&busy, false, memory_order_release);
+	return NULL;
+}
+
+/* ---- the helper's side ---- */
+
+bool job_is_busy(void)
+{
+	return is_waiting || atomic_load_explicit(&busy, memory_order_acquire);
+}
+
+static void start(const struct track_run *run, bool network)
+{
+	size_t root = strlen(run->root);
+
+	memset(&job, 0, sizeof(job));
+	job.run = *run;
+	job.network = network;
+	for (unsigned i = 0; i < JOB_LAST; i++)
+		if (track_covers(run, last[i]))
+			memcpy(job.last[i], last[i] + root + 1, strlen(last[i]) - root);
+	atomic_store_explicit(&job.opened, JOB_LAST, memory_order_relaxed);
+	atomic_store_explicit(&busy, true, memory_order_relaxed);
+	if (!thread_start("turbo-tree", run_job, NULL))
+		atomic_store_explicit(&busy, false, memory_order_relaxed);
+}
+
+void job_ask(const struct track_run *run, bool network)
+{
+	if (atomic_load_explicit(&stopped, memory_order_relaxed))
+		return;
+	if (!atomic_load_explicit(&busy, memory_order_acquire)) {
+		start(run, network);
+		return;
+	}
+	if (strcmp(run->root, job.run.root) == 0 && run->depth == job.run.depth)
+		return;
+	waiting = *run;
+	waiting_network = network;
+	is_waiting = true;
+	/* The new one is above the present one, and has its files, too. */
+	size_t n = strlen(run->root);
+	if (strncmp(job.run.root, run->root, n) == 0 && (job.run.root[n] == '/' || job.run.root[n] == '\0'))
+		atomic_store_explicit(&job.stop, true, memory_order_relaxed);
+}
+
+void job_opened(const char *path)
+{
+	size_t n = strlen(path);
+
+	if (n < sizeof(last[0]))
+		memcpy(last[last_at++ % JOB_LAST], path, n + 1);
+	if (!atomic_load_explicit(&busy, memory_order_acquire) || !track_covers(&job.run, path))
+		return;
+	atomic_store_explicit(&job.newest, job_hash(path + strlen(job.run.root) + 1), memory_order_relaxed);
+	atomic_fetch_add_explicit(&job.opened, 1, memory_order_relaxed);
+}
+
+void job_tick(uint64_t now)
+{
+	struct memory memory;
+	bool is_busy = atomic_load_explicit(&busy, memory_order_acquire);
+
+	if (!is_busy && is_waiting) {
+		is_waiting = false;
+		start(&waiting, waiting_network);
+	} else if (is_busy && now >= next_look) {
+		next_look = now + MEMORY_CHECK_NS;
+		read_leases();
+		if (memory_look("", &memory) && memory_is_tight(&memory) &&
+			!atomic_exchange_explicit(&job.stop, true, memory_order_relaxed))
+			stats_add(STATS_FILES_PRESSED, 1);
+	}
+}
+
+void job_stop(void)
+{
+	atomic_store_explicit(&stopped, true, memory_order_relaxed);
+	atomic_store_explicit(&job.stop, true, memory_order_relaxed);
+}
+
+void job_fork_child(void)
+{
+	/* The tree's memory is not in the child (MADV_DONTFORK), its descriptor neither. */
+	memset(&job, 0, sizeof(job));
+	atomic_store_explicit(&busy, false, memory_order_relaxed);
+	is_waiting = false;
+	last_at = 0;
+	memset(last, 0, sizeof(last));
+}

@@ -1,0 +1,135 @@
+/* read.c - see read.h. */
+#include "read.h"
+
+#include <errno.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/uio.h>
+
+#include "sys.h"
+#include "tune.h"
+
+#define LEASES 64u
+
+#ifndef SYS_cachestat
+#define SYS_cachestat 451
+#endif
+
+/* Inode numbers of files with leases; the device is not compared. Written by read_leases(), relaxed. */
+static _Atomic uint64_t lease[LEASES];
+static _Atomic unsigned leases;
+
+static bool is_leased(ino_t inode)
+{
+	unsigned n = atomic_load_explicit(&leases, memory_order_relaxed);
+
+	for (unsigned i = 0; i < n; i++)
+		if (atomic_load_explicit(&lease[i], memory_order_relaxed) == inode)
+			return true;
+	return false;
+}
+
+/* "1: LEASE  ACTIVE    WRITE 4711 fe:00:1234 0 EOF" */
+static void take_line(char *line)
+{
+	char *colon, *end;
+	unsigned n = atomic_load_explicit(&leases, memory_order_relaxed);
+
+	if (!strstr(line, "LEASE") || n >= LEASES || !(colon = strrchr(line, ':')))
+		return;
+	uint64_t inode = strtoull(colon + 1, &end, 10);
+	if (end == colon + 1)
+		return;
+	atomic_store_explicit(&lease[n], inode, memory_order_relaxed);
+	atomic_store_explicit(&leases, n + 1, memory_order_relaxed);
+}
+
+void read_leases(void)
+{
+	static char text[32768];
+
+	atomic_store_explicit(&leases, 0, memory_order_relaxed);
+	if (sys_slurp("/proc/locks", text, sizeof(text)) <= 0)
+		return;
+	for (char *line = text, *next; line && *line; line = next) {
+		next = strchr(line, '\n');
+		if (next)
+			*next++ = '\0';
+		take_line(line);
+	}
+}
+
+static bool is_wanted(const struct stat *st, dev_t device, uint64_t most)
+{
+	return S_ISREG(st->st_mode) && st->st_size > 0 && (uint64_t)st->st_size <= most &&
+		   (device == READ_ANY_DEVICE || st->st_dev == device) &&
+		   /* Mandatory locks, before Linux 5.15. */
+		   !((st->st_mode & S_ISGID) && !(st->st_mode & S_IXGRP)) && !is_leased(st->st_ino);
+}
+
+bool read_open(int dir, const char *path, dev_t device, uint64_t most, struct read_file *out)
+{
+	/* Between the look and the open it may have become something else: a fifo does not block then, a lease is not waited for. */
+	static const int flags = O_RDONLY | O_NONBLOCK | O_CLOEXEC | O_NOCTTY;
+	struct stat st, now;
+
+	if (fstatat(dir, path, &st, 0) != 0 || !is_wanted(&st, device, most))
+		return false;
+	out->fd = sys_openat(dir, path, flags | O_NOATIME, 0);
+	out->silent = out->fd >= 0;
+	if (out->fd < 0 && errno == EPERM)
+		out->fd = sys_openat(dir, path, flags, 0);
+	if (out->fd < 0)
+		return false;
+	if (fstat(out->fd, &now) != 0 || now.st_dev != st.st_dev || now.st_ino != st.st_ino) {
+		sys_close(out->fd);
+		return false;
+	}
+	out->device = now.st_dev;
+	out->inode = now.st_ino;
+	out->size = (uint64_t)now.st_size;
+	return true;
+}
+
+void read_close(struct read_file *f)
+{
+	sys_close(f->fd);
+	f->fd = -1;
+}
+
+void read_ahead(const struct read_file *f, uint64_t from, uint64_t to)
+{
+	if (to > f->size)
+		to = f->size;
+	for (uint64_t at = from; at < to; at += READ_CHUNK)
+		if (readahead(f->fd, (off64_t)at, to - at < READ_CHUNK ? to - at : READ_CHUNK) != 0)
+			return;
+}
+
+void read_wait(const struct read_file *f, uint64_t at)
+{
+	char byte;
+
+	if (f->silent && at < f->size && pread(f->fd, &byte, 1, (off_t)at) < 0)
+		return;
+}
+
+int read_is_resident(const struct read_file *f, uint64_t at)
+{
+	struct {
+		uint64_t from, length;
+	} range = {at & ~(uint64_t)4095, 1};
+	struct {
+		uint64_t cached, dirty, writeback, evicted, recent;
+	} found;
+	char byte;
+	struct iovec to = {&byte, 1};
+
+	if (syscall(SYS_cachestat, f->fd, &range, &found, 0u) == 0)
+		return found.cached != 0;
+	if (!f->silent)
+		return -1;
+	ssize_t n = preadv2(f->fd, &to, 1, (off_t)at, RWF_NOWAIT);
+	return n > 0 ? 1 : n < 0 && errno == EAGAIN ? 0 : -1;
+}

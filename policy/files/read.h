@@ -1,0 +1,39 @@
+/* read.h - one file read ahead, so that nobody notices. Threads with a table of descriptors of their own (fds.h). */
+#ifndef TURBO_FILES_READ_H
+#define TURBO_FILES_READ_H
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/stat.h>
+#include <sys/types.h>
+
+struct read_file {
+	int fd;
+	bool silent; /* O_NOATIME: reading leaves no trace */
+	dev_t device;
+	ino_t inode;
+	uint64_t size;
+};
+
+#define READ_ANY_DEVICE ((dev_t)-1)
+
+/*
+ * Opens a regular file that is not empty and at most `most` bytes large. Nothing else is ever opened, nor a file whose
+ * lock is mandatory, that somebody has a lease on (`read_leases()`), or that is on another device than `device`. False: it is left alone.
+ */
+bool read_open(int dir, const char *path, dev_t device, uint64_t most, struct read_file *out);
+void read_close(struct read_file *f);
+
+/* Asks the disk for bytes [from, to) and goes on; the time of access stays. */
+void read_ahead(const struct read_file *f, uint64_t from, uint64_t to);
+
+/* Waits for the byte at `at`, where that leaves no trace: what was asked for before has come then, mostly. */
+void read_wait(const struct read_file *f, uint64_t at);
+
+/* Is the byte at `at` in memory? 1 yes, 0 no, -1 cannot be told without a trace. */
+int read_is_resident(const struct read_file *f, uint64_t at);
+
+/* Looks anew for leases, which another process must give up when its file is opened. Before a batch of files, one thread at a time. */
+void read_leases(void);
+
+#endif
