@@ -131,9 +131,12 @@ endif
 TOOL_O := $(patsubst %.c,$(OBJ)/%.o,$(wildcard tools/turbo/*.c))
 # What reads timelines: a part of the command, and what its unit tests link.
 TIMELINE := $(if $(wildcard tools/timeline/*.c),$(OBJ)/tools/timeline.a)
+# What `turbo doctor` looks at.
+DOCTOR := $(if $(wildcard tools/doctor/*.c),$(OBJ)/tools/doctor.a)
 SIM_CUDA_O := $(patsubst %.c,$(OBJ)/%.o,$(wildcard tests/sim/cuda/*.c))
 SIM_CUPTI_O := $(if $(CUPTI_H),$(patsubst %.c,$(OBJ)/%.o,$(wildcard tests/sim/cupti/*.c)))
 SIM_NCCL_O := $(patsubst %.c,$(OBJ)/%.o,$(wildcard tests/sim/nccl/*.c))
+SIM_NVML_O := $(patsubst %.c,$(OBJ)/%.o,$(wildcard tests/sim/nvml/*.c))
 SIM_RT_O := $(patsubst %.c,$(OBJ)/%.o,$(wildcard tests/sim/rt/*.c))
 
 LIBTURBO := $(BUILD)/libturbo.so
@@ -146,7 +149,8 @@ SIM_OLD := $(if $(SIM_CUDA_O),$(BUILD)/sim-old/libcuda.so.1)
 # As the process's CUDA has it, of another CUDA, and an older one that lacks symbols.
 SIM_CUPTI := $(if $(SIM_CUPTI_O),$(SIM_DIR)/libcupti.so.13 $(BUILD)/sim-12/libcupti.so.12 $(BUILD)/sim-old/libcupti.so.12)
 SIM_NCCL := $(if $(SIM_NCCL_O),$(SIM_DIR)/libnccl.so.2)
-SIM := $(SIM_CUDA) $(SIM_OLD) $(SIM_RT) $(SIM_CUPTI) $(SIM_NCCL)
+SIM_NVML := $(if $(SIM_NVML_O),$(SIM_DIR)/libnvidia-ml.so.1)
+SIM := $(SIM_NVML) $(SIM_CUDA) $(SIM_OLD) $(SIM_RT) $(SIM_CUPTI) $(SIM_NCCL)
 
 # A program is a file with a main(), together with the files named after it (copy_bench.c and
 # copy_bench_*.c), or a directory below tests/gpu with a main.c, and the common/ of its suite.
@@ -221,6 +225,9 @@ $(REPORT_PAGE): tools/timeline/page/assemble.sh $(wildcard tools/timeline/page/p
 	$(Q)sh $< tools/timeline/page > $@
 $(OBJ)/tools/timeline/report_html.o: $(REPORT_PAGE)
 
+# What `turbo doctor` runs in CMD's interpreter.
+$(OBJ)/tools/doctor/python.o: tools/doctor/look.py
+
 # ---- objects ------------------------------------------------------------------------
 
 # What answers dlsym() runs before a sanitizer's runtime is up and before interposed string
@@ -232,9 +239,9 @@ $(EARLY_O): EARLY = -fno-builtin $(if $(IS_CLANG),,-fno-tree-loop-distribute-pat
 $(OBJ)/%.o: FLAGS = $(LIB_CFLAGS)
 $(OBJ)/tests/%.o $(OBJ)/tools/%.o: FLAGS = $(TEST_CFLAGS)
 $(OBJ)/tests/unit/%.o: FLAGS = $(UNIT_CFLAGS)
-$(OBJ)/tests/sim/cuda/%.o $(OBJ)/tests/sim/rt/%.o $(OBJ)/tests/sim/cupti/%.o $(OBJ)/tests/sim/nccl/%.o: FLAGS = $(SIM_CFLAGS)
+$(OBJ)/tests/sim/cuda/%.o $(OBJ)/tests/sim/rt/%.o $(OBJ)/tests/sim/cupti/%.o $(OBJ)/tests/sim/nccl/%.o $(OBJ)/tests/sim/nvml/%.o: FLAGS = $(SIM_CFLAGS)
 $(OBJ)/tests/sim/cupti/callback.o: $(GEN)/sim_cbid.inc
-$(OBJ)/tools/turbo/%.o $(OBJ)/tools/timeline/%.o: FLAGS = $(LIB_CFLAGS)
+$(OBJ)/tools/turbo/%.o $(OBJ)/tools/timeline/%.o $(OBJ)/tools/doctor/%.o: FLAGS = $(LIB_CFLAGS)
 
 $(OBJ)/gen/%.o: $(GEN)/%.S | $(GENERATED)
 	$(call say,AS,$@)
@@ -264,9 +271,9 @@ $(ARCHIVE): $(LIB_O)
 
 # The command takes the option table and the stats format from the library's own objects. libc
 # comes first: the archive has a dlsym of its own.
-$(COMMAND): $(TOOL_O) $(TIMELINE) $(ARCHIVE)
+$(COMMAND): $(TOOL_O) $(DOCTOR) $(TIMELINE) $(ARCHIVE)
 	$(call say,LD,$@)
-	$(Q)$(CC) $(SAN_FLAGS) -pthread $(LDFLAGS) -o $@ $(TOOL_O) $(TIMELINE) -ldl -lc $(ARCHIVE) -lz $(LDLIBS) $(OLD_LIBS) \
+	$(Q)$(CC) $(SAN_FLAGS) -pthread $(LDFLAGS) -o $@ $(TOOL_O) $(DOCTOR) $(TIMELINE) -ldl -lc $(ARCHIVE) -lz $(LDLIBS) $(OLD_LIBS) \
 		$(if $(SAN),,-Wl$(comma)--wrap=__libc_start_main)
 
 # -Bsymbolic: the real driver never calls itself through exported symbols either, so an
@@ -309,6 +316,11 @@ $(SIM_NCCL): $(SIM_NCCL_O) tests/sim/nccl/libnccl.map
 		-Wl,--version-script=tests/sim/nccl/libnccl.map -o $@ $(SIM_NCCL_O) $(LDLIBS)
 	$(Q)ln -sf $(@F) $(@D)/libnccl.so
 
+$(SIM_DIR)/libnvidia-ml.so.1: $(SIM_NVML_O)
+	$(call say,LD,$@)
+	@mkdir -p $(@D)
+	$(Q)$(CC) -shared $(SAN_FLAGS) -Wl,-soname,$(@F) -o $@ $(SIM_NVML_O)
+
 $(SIM_DIR)/libsimrt.so: $(SIM_RT_O)
 	$(call say,LD,$@)
 	@mkdir -p $(@D)
@@ -347,7 +359,7 @@ $(OBJ)/$(1).a: $(call obj,$(wildcard $(1)/*.c))
 	$$(call say,AR,$$@)
 	$$(Q)rm -f $$@ && ar rcs $$@ $$^
 endef
-$(foreach dir,$(COMMON_DIRS) tools/timeline,$(eval $(call common,$(dir))))
+$(foreach dir,$(COMMON_DIRS) tools/timeline tools/doctor,$(eval $(call common,$(dir))))
 
 # muldefs: a unit test may put a function or a table of its own in place of the library's.
 $(UNIT_TESTS): $(TIMELINE) $(ARCHIVE)
@@ -486,9 +498,11 @@ setup-build:
 format:
 	$(Q)find shim policy cupti tools tests -name '*.[ch]' -exec clang-format -i {} +
 
-## docs                 rewrite the option table in README.md
+## docs                 rewrite the tables in README.md and tools/doctor/README.md
 docs: $(COMMAND)
-	$(Q)$(COMMAND) options --markdown | awk -f tools/docs.awk - README.md > $(BUILD)/README.md && cp $(BUILD)/README.md README.md
+	$(Q)$(COMMAND) options --markdown | awk -f tools/docs.awk -v name=options - README.md > $(BUILD)/README.md && cp $(BUILD)/README.md README.md
+	$(Q)$(COMMAND) doctor --list --markdown | awk -f tools/docs.awk -v name=findings - tools/doctor/README.md > $(BUILD)/README.md \
+		&& cp $(BUILD)/README.md tools/doctor/README.md
 
 # Made by the command itself, of the tables that its help comes from. Another processor's cannot run here.
 MANUAL := $(BUILD)/package/turbo.1

@@ -111,7 +111,7 @@ check_model()
 
 check_docs()
 {
-	step 'README option table' bash tests/docs.sh
+	step 'tables in READMEs' bash tests/docs.sh
 }
 
 plain

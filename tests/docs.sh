@@ -1,13 +1,22 @@
 #!/bin/bash
-# The option table in README.md is exactly what `turbo options --markdown` prints.
+# The tables in the READMEs are exactly what the command prints.
 set -eu
 cd "$(dirname "$0")/.."
 turbo=${BUILD:-$PWD/build}/turbo
 
-want=$("$turbo" options --markdown)
-[ -n "$want" ] || { echo "turbo options --markdown printed nothing"; exit 1; }
-have=$(sed -n '/<!-- options:begin -->/,/<!-- options:end -->/{/<!-- options:/!p}' README.md)
-if ! diff <(echo "$have") <(echo "$want"); then
-	echo "README.md differs from the option table; run: make docs"
-	exit 1
-fi
+# same NAME FILE COMMAND...
+same()
+{
+	local name=$1 file=$2 want have
+	shift 2
+	want=$("$turbo" "$@")
+	[ -n "$want" ] || { echo "turbo $* printed nothing"; exit 1; }
+	have=$(sed -n "/<!-- $name:begin -->/,/<!-- $name:end -->/{/<!-- $name:/!p}" "$file")
+	if ! diff <(echo "$have") <(echo "$want"); then
+		echo "$file differs from turbo $*; run: make docs"
+		exit 1
+	fi
+}
+
+same options README.md options --markdown
+same findings tools/doctor/README.md doctor --list --markdown

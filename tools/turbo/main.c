@@ -33,6 +33,27 @@ const struct command commands[] = {
 		"environment sets.\n",
 	},
 	{
+		"doctor",
+		cmd_doctor,
+		"doctor [--json] [--quick] [--only SUBJECT,...] [--data DIR] [--deadline SECONDS] [-- CMD...]\n"
+		"       turbo doctor --list [--json|--markdown]",
+		"check GPU, driver, software and machine before the code is blamed",
+		"  --json           one JSON object, for programs; its keys are in tools/doctor/README.md\n"
+		"  --quick          measure nothing: no copies, no import of PyTorch\n"
+		"  --only S,...     only these: gpu, software, measured, environment, machine, nccl, libturbo\n"
+		"  --data DIR       also measure how fast the files below DIR can be read; of those that it\n"
+		"                   reads it takes the cached pages away first\n"
+		"  --deadline S     no question waits longer than so many seconds (5 to 150, by question)\n"
+		"  --list           everything that is looked at\n"
+		"  --root DIR       read /proc, /sys, /dev and /etc below DIR: a copy of another machine's, or a test's\n"
+		"\n"
+		"CMD is not started. Its interpreter is, to ask what it would load and how long that takes; so\n"
+		"name CMD as you would start it: turbo doctor -- torchrun train.py. Without CMD that is python3.\n"
+		"Each finding is ok, warn or fail; the end says what to do, worst first. Status 0: all is well, 1:\n"
+		"something to look at, 2: something that stops or cripples a job (or a wrong argument).\n"
+		"Works without a GPU, in containers and without root; what hangs is a finding.\n",
+	},
+	{
 		"export",
 		cmd_export,
 		"export FILE|DIR... [-o OUT] [--format kineto|perfetto] [--window START..END]\n"

@@ -40,6 +40,7 @@ int failure(const char *name, const char *fmt, ...) __attribute__((format(printf
 /* Flushes stdout; a reader that went away or a full disk is EXIT_FAILED, said once. */
 int finish_output(const char *name);
 
+int cmd_doctor(int argc, char **argv);
 int cmd_run(int argc, char **argv);
 int cmd_options(int argc, char **argv);
 int cmd_export(int argc, char **argv);
@@ -77,6 +78,8 @@ struct program {
 
 /* Returns 0, or an errno: ENOENT not found, EACCES not executable, … */
 int program_inspect(const char *cmd, struct program *p);
+/* What the loader `interp` says it would load for `image`: lines "\tNAME => PATH (ADDRESS)" in buf. */
+bool program_list(const char *interp, const char *image, char *buf, size_t size);
 
 /* elf.c: the few facts of an ELF file that matter here. */
 struct elf_facts {

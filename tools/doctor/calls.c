@@ -1,0 +1,133 @@
+/*
+ * calls.c - functions of the driver and of NCCL that this libturbo does not know, and those it knows that are not there.
+ *
+ * Read from the symbol tables of the files: nothing of them is run.
+ */
+#include <ctype.h>
+#include <dlfcn.h>
+#include <elf.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <link.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "doctor.h"
+#include "hooks.h"
+
+struct file {
+	const char *bytes;
+	size_t size;
+};
+
+struct table {
+	const char *prefix; /* of the library's public functions */
+	enum hook_lib lib;
+	bool there[HOOK_COUNT];
+	unsigned unknown;
+	char names[400]; /* of the first */
+};
+
+static bool map(const char *path, struct file *f)
+{
+	struct stat st;
+	int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+	if (fd < 0)
+		return false;
+	f->size = fstat(fd, &st) == 0 && S_ISREG(st.st_mode) ? (size_t)st.st_size : 0;
+	f->bytes = f->size > sizeof(ElfW(Ehdr)) ? mmap(NULL, f->size, PROT_READ, MAP_PRIVATE, fd, 0) : MAP_FAILED;
+	close(fd);
+	return f->bytes != MAP_FAILED && !memcmp(f->bytes, ELFMAG, SELFMAG) && f->bytes[EI_CLASS] == ELFCLASS64;
+}
+
+static bool inside(const struct file *f, uint64_t at, uint64_t n)
+{
+	return at <= f->size && n <= f->size - at;
+}
+
+static void note(struct table *t, const char *name)
+{
+	size_t n = strlen(t->prefix);
+	const struct hook_row *row = hook_find(name);
+	if (row) {
+		t->there[hook_id_of(row)] = true;
+		return;
+	}
+	if (strncmp(name, t->prefix, n) || !isupper((unsigned char)name[n]))
+		return;
+	size_t used = strlen(t->names);
+	if (t->unknown++ < 6)
+		snprintf(t->names + used, sizeof(t->names) - used, "%s%s", used ? ", " : "", name);
+}
+
+static bool read_names(const struct file *f, struct table *t)
+{
+	const ElfW(Ehdr) *head = (const void *)f->bytes;
+	const ElfW(Shdr) *sections = (const void *)(f->bytes + head->e_shoff);
+	if (head->e_shentsize != sizeof(*sections) || head->e_shoff % 8 ||
+		!inside(f, head->e_shoff, (uint64_t)head->e_shnum * sizeof(*sections)))
+		return false;
+	for (unsigned i = 0; i < head->e_shnum; i++) {
+		const ElfW(Shdr) *s = &sections[i];
+		if (s->sh_type != SHT_DYNSYM || s->sh_link >= head->e_shnum || s->sh_offset % 8 ||
+			!inside(f, s->sh_offset, s->sh_size))
+			continue;
+		const ElfW(Shdr) *strings = &sections[s->sh_link];
+		if (!inside(f, strings->sh_offset, strings->sh_size) || !strings->sh_size ||
+			f->bytes[strings->sh_offset + strings->sh_size - 1])
+			return false;
+		const ElfW(Sym) *symbol = (const void *)(f->bytes + s->sh_offset);
+		for (size_t k = 0; k < s->sh_size / sizeof(*symbol); k++)
+			if (symbol[k].st_shndx != SHN_UNDEF && ELF64_ST_TYPE(symbol[k].st_info) == STT_FUNC &&
+				symbol[k].st_name < strings->sh_size)
+				note(t, f->bytes + strings->sh_offset + symbol[k].st_name);
+		return true;
+	}
+	return false;
+}
+
+static void look(struct doctor *d, const char *path, struct table *t, enum doctor_id id)
+{
+	struct file f;
+	unsigned hooked = 0, lacking = 0;
+	if (!map(path, &f) || !read_names(&f, t)) {
+		doctor_say(d, id, DOCTOR_NOT_HERE, NULL, "%s has no symbol table that can be read", path);
+		return;
+	}
+	for (int i = 0; i < HOOK_COUNT; i++)
+		if (hook_table[i].lib == t->lib && hook_table[i].how != HOOK_HOW_PASS) {
+			hooked++;
+			lacking += !t->there[i];
+		}
+	struct finding *said =
+		t->unknown ? doctor_say(d, id, DOCTOR_WARN, NULL, "%u are not known to libturbo %s: %s%s", t->unknown,
+								TURBO_VERSION, t->names, t->unknown > 6 ? ", ..." : "")
+				   : doctor_say(d, id, DOCTOR_OK, NULL,
+								"all are known; of %u that are taken or counted %u are not in %s", hooked,
+								lacking, path);
+	doctor_value(said, "unknown", t->unknown);
+	doctor_value(said, "lacking", lacking);
+}
+
+void probe_calls(struct doctor *d)
+{
+	static struct table cuda = {.prefix = "cu", .lib = HOOK_LIB_CUDA},
+						nccl = {.prefix = "nccl", .lib = HOOK_LIB_NCCL};
+	struct doctor_facts *facts = &d->board->facts;
+	const char *path[DOCTOR_KINDS] = {NULL};
+	for (unsigned i = 0; i < facts->libraries + facts->wheels; i++) {
+		const struct doctor_library *l =
+			i < facts->libraries ? &facts->library[i] : &facts->wheel[i - facts->libraries];
+		if (!path[l->kind])
+			path[l->kind] = l->path;
+	}
+	if (path[KIND_CUDA])
+		look(d, path[KIND_CUDA], &cuda, F_unknown_calls);
+	else
+		doctor_say(d, F_unknown_calls, DOCTOR_NOT_HERE, NULL, "no libcuda.so.1");
+	if (path[KIND_NCCL])
+		look(d, path[KIND_NCCL], &nccl, F_unknown_nccl);
+}
