@@ -240,6 +240,8 @@ $(OBJ)/%.o: FLAGS = $(LIB_CFLAGS)
 $(OBJ)/tests/%.o $(OBJ)/tools/%.o: FLAGS = $(TEST_CFLAGS)
 $(OBJ)/tests/unit/%.o: FLAGS = $(UNIT_CFLAGS)
 $(OBJ)/tests/sim/cuda/%.o $(OBJ)/tests/sim/rt/%.o $(OBJ)/tests/sim/cupti/%.o $(OBJ)/tests/sim/nccl/%.o $(OBJ)/tests/sim/nvml/%.o: FLAGS = $(SIM_CFLAGS)
+# Called a million times a second.
+$(OBJ)/shim/hostmem.o: EARLY := -fomit-frame-pointer
 $(OBJ)/tests/sim/cupti/callback.o: $(GEN)/sim_cbid.inc
 $(OBJ)/tools/turbo/%.o $(OBJ)/tools/timeline/%.o $(OBJ)/tools/doctor/%.o: FLAGS = $(LIB_CFLAGS)
 
@@ -267,7 +269,7 @@ $(LIBTURBO): $(LIB_O) $(filter %.map,$(GENERATED)) $(HOOKS_OK)
 # Without the bodies of libc's functions: a program that is linked with the archive calls libc.
 $(ARCHIVE): $(LIB_O)
 	$(call say,AR,$@)
-	$(Q)rm -f $@ && ar rcs $@ $(filter-out $(OBJ)/shim/files.o,$(LIB_O))
+	$(Q)rm -f $@ && ar rcs $@ $(filter-out $(OBJ)/shim/files.o $(OBJ)/shim/hostmem.o,$(LIB_O))
 
 # The command takes the option table and the stats format from the library's own objects. libc
 # comes first: the archive has a dlsym of its own.

@@ -68,7 +68,7 @@ BEGIN {
 	prefix["libc"] = "^[a-z_]"
 	known_how["hook"] = known_how["count"] = known_how["pass"] = 1
 	known_taker["init"] = known_taker["resolve"] = known_taker["copy"] = known_taker["devmem"] = known_taker["context"] = 1
-	known_taker["timeline"] = known_taker["nccl"] = known_taker["files"] = 1
+	known_taker["timeline"] = known_taker["nccl"] = known_taker["files"] = known_taker["hostmem"] = 1
 }
 
 { sub(/#.*/, "") }

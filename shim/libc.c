@@ -14,8 +14,10 @@ static const char *const names[LIBC_COUNT] = {
 #undef LIBC_ROW
 };
 
-/* NULL: not looked for yet. Release, acquire. libc is never unloaded; nor, in practice, is a library that wraps it. */
-static void *next[LIBC_COUNT];
+void *libc_fn[LIBC_COUNT];
+
+/* Another object before us has an allocator: the program itself, or a library preloaded before ours. */
+static bool overtaken;
 
 static int look(struct elfsym_object *object, unsigned index, void *arg)
 {
@@ -23,15 +25,17 @@ static int look(struct elfsym_object *object, unsigned index, void *arg)
 	unsigned missing = 0;
 
 	(void)index;
-	if (elfsym_contains(object, (const void *)&next)) {
+	if (elfsym_contains(object, (const void *)&libc_fn)) {
 		*behind = true;
 		return 0;
 	}
+	if (!*behind && elfsym_find(object, "free"))
+		__atomic_store_n(&overtaken, true, __ATOMIC_RELAXED);
 	for (unsigned id = 0; *behind && id < LIBC_COUNT; id++) {
-		void *fn = __atomic_load_n(&next[id], __ATOMIC_RELAXED);
+		void *fn = __atomic_load_n(&libc_fn[id], __ATOMIC_RELAXED);
 		if (!fn)
 			fn = elfsym_find(object, names[id]);
-		__atomic_store_n(&next[id], fn, __ATOMIC_RELEASE);
+		__atomic_store_n(&libc_fn[id], fn, __ATOMIC_RELEASE);
 		missing += !fn;
 	}
 	return *behind && !missing;
@@ -49,11 +53,19 @@ void libc_look(void)
 
 void *libc_next(enum libc_id id)
 {
-	void *fn = __atomic_load_n(&next[id], __ATOMIC_ACQUIRE);
+	libc_look();
+	return __atomic_load_n(&libc_fn[id], __ATOMIC_ACQUIRE);
+}
 
-	if (__builtin_expect(!fn, 0)) {
-		libc_look();
-		fn = __atomic_load_n(&next[id], __ATOMIC_ACQUIRE);
-	}
-	return fn;
+extern void *__libc_malloc(size_t) __attribute__((weak));
+
+bool libc_allocator_is_ours(void)
+{
+	libc_next(LIBC_malloc);
+	return !__atomic_load_n(&overtaken, __ATOMIC_RELAXED);
+}
+
+bool libc_allocates(void)
+{
+	return __libc_malloc && libc_next(LIBC_malloc) == (void *)__libc_malloc;
 }
