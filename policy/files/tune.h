@@ -36,7 +36,6 @@
 
 /* ---- memory ---- */
 
-#define MEMORY_PRESSURE 10.0 /* percent of the last ten seconds that some task waited for memory (PSI) */
 #define MEMORY_CHECK_NS (100 * FILES_MS)
 
 /* ---- large files ---- */

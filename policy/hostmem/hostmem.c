@@ -19,12 +19,13 @@
 #include "options.h"
 #include "stats.h"
 #include "thread.h"
-#include "../budget.h"
+#include "../memory.h"
 #include "../policy.h"
 
 #define MIN_MB 32 /* glibc's mmap threshold never grows beyond */
 #define CACHE_MB 2048
-#define RAM_PART 20 /* 5 % */
+#define RAM_PART 20 /* 5 % of the machine's or the cgroup's */
+#define FREE_PART 8
 #define IDLE_MS 10000
 #define TICK_S 2
 
@@ -34,12 +35,15 @@ static _Atomic bool started;
 
 static void *keeper(void *arg)
 {
+	struct memory memory;
+
 	(void)arg;
 	guard_enter();
 	for (;;) {
 		const struct timespec tick = {TICK_S, 0};
 		uint32_t seen = atomic_load_explicit(&blocks_kept_some, memory_order_acquire);
-		if (blocks_trim(budget_pressed() ? 0 : IDLE_MS) == 0)
+		bool tight = memory_look("", &memory) && memory_is_tight(&memory);
+		if (blocks_trim(tight ? 0 : IDLE_MS) == 0)
 			syscall(SYS_futex, &blocks_kept_some, FUTEX_WAIT_PRIVATE, seen, NULL, NULL, 0);
 		else
 			nanosleep(&tick, NULL);
@@ -75,14 +79,14 @@ static size_t cache_bytes(void)
 {
 	int64_t mb = option_get(OPT_HOSTMEM_CACHE_MB);
 	uint64_t most = (uint64_t)CACHE_MB << 20;
-	long pages = sysconf(_SC_PHYS_PAGES), page = sysconf(_SC_PAGE_SIZE);
+	struct memory memory;
 
 	if (mb != OPTION_AUTO)
 		return (size_t)mb << 20;
-	if (pages > 0 && (uint64_t)pages * (uint64_t)page / RAM_PART < most)
-		most = (uint64_t)pages * (uint64_t)page / RAM_PART;
-	uint64_t room = budget_bytes() / 4; /* an eighth of what is free, the cgroup's included */
-	return (size_t)(room && room < most ? room : most);
+	if (!memory_look("", &memory))
+		return 0;
+	most = memory.total / RAM_PART < most ? memory.total / RAM_PART : most;
+	return (size_t)(memory.available / FREE_PART < most ? memory.available / FREE_PART : most);
 }
 
 static void start(void)

@@ -13,7 +13,7 @@
 #include <unistd.h>
 
 #include "policy/files/limits.h"
-#include "policy/files/memory.h"
+#include "policy/memory.h"
 #include "policy/files/node.h"
 #include "policy/files/notes.h"
 #include "policy/files/read.h"

@@ -1,11 +1,11 @@
 /*
- * sys.h - system calls of this policy's own threads.
+ * sys.h - system calls of our own threads.
  *
  * open() and its relatives are exported by libturbo itself, and others may wrap them, too: what these threads open is
  * nobody else's business. No cancellation point; errno as the kernel says.
  */
-#ifndef TURBO_FILES_SYS_H
-#define TURBO_FILES_SYS_H
+#ifndef TURBO_POLICY_SYS_H
+#define TURBO_POLICY_SYS_H
 
 #include <fcntl.h>
 #include <stddef.h>
