@@ -2,6 +2,7 @@
 #ifndef TURBO_TESTS_RECORDING_FIXTURE_H
 #define TURBO_TESTS_RECORDING_FIXTURE_H
 
+#include <time.h>
 #include <dirent.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -99,11 +100,23 @@ static inline bool fixture_whole(const struct trace_event *e)
 }
 
 /* Puts records [from, to) in brackets of a few hundred, and all of them into the file. */
+/* A writer waits for others for a bounded time, in which a slow machine may not come to run them. */
+static inline void fixture_begin(void)
+{
+	const struct timespec nap = {0, 1000000};
+	int tries = 0;
+
+	while (!recording_begin()) {
+		assert_true(tries++ < 5000);
+		nanosleep(&nap, NULL);
+	}
+}
+
 static inline void fixture_put(uint32_t writer, uint64_t from, uint64_t to)
 {
 	while (from < to) {
 		uint64_t end = from + 300 < to ? from + 300 : to;
-		assert_true(recording_begin());
+		fixture_begin();
 		for (; from < end; from++) {
 			struct timeline_record r = fixture_record(writer, from);
 			recording_put(&r);
