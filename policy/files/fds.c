@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <sys/syscall.h>
 
-#include "sys.h"
+#include "../sys.h"
 
 #ifndef SYS_close_range
 #define SYS_close_range 436

@@ -22,6 +22,7 @@
 #include "thread.h"
 #include "track.h"
 #include "tune.h"
+#include "where.h"
 
 /* Data files that are opened before there is a thread for them. */
 #define FIRST 8u
@@ -132,17 +133,18 @@ static void *helper(void *arg)
 	while (!atomic_load_explicit(&stopped, memory_order_relaxed)) {
 		unsigned n = drain();
 		uint64_t now = now_ns();
-		bool busy;
+		uint64_t pause, shard;
 		if (n)
 			last = now;
 		job_tick(now);
 		shard_tick(now);
-		busy = job_is_busy() || shard_is_busy();
-		if (!busy && now - last > HELPER_PARK_AFTER_NS) {
+		shard = shard_nap();
+		pause = job_is_busy() || now - last < HELPER_SLOW_AFTER_NS ? HELPER_POLL_NS : HELPER_SLOW_NS;
+		if (!shard && !job_is_busy() && now - last > HELPER_PARK_AFTER_NS) {
 			park();
 			last = now_ns();
 		} else if (n < NOTES / 2) {
-			nap(busy || now - last < HELPER_SLOW_AFTER_NS ? HELPER_POLL_NS : HELPER_SLOW_NS);
+			nap(shard && shard < pause ? shard : pause);
 		}
 	}
 	return NULL;
@@ -161,7 +163,14 @@ static bool may_start(void)
 	return true;
 }
 
-void helper_wake(void)
+/* One large file is enough, and some small ones. */
+static bool is_time(const char *path, size_t length)
+{
+	return atomic_fetch_add_explicit(&early, 1, memory_order_relaxed) + 1 >= FIRST ||
+		   where_is_shard_extension(where_extension(path, length));
+}
+
+void helper_wake(const char *path, size_t length)
 {
 	uint32_t now, none = NONE, parked = PARKED;
 	int saved;
@@ -175,8 +184,7 @@ void helper_wake(void)
 	if (now == PARKED) {
 		if (atomic_compare_exchange_strong(&state, &parked, AWAKE))
 			syscall(SYS_futex, &state, FUTEX_WAKE_PRIVATE, 1, NULL, NULL, 0);
-	} else if (atomic_fetch_add_explicit(&early, 1, memory_order_relaxed) + 1 >= FIRST && may_start() &&
-			   atomic_compare_exchange_strong(&state, &none, AWAKE) &&
+	} else if (is_time(path, length) && may_start() && atomic_compare_exchange_strong(&state, &none, AWAKE) &&
 			   !thread_start("turbo-files", helper, NULL)) {
 		atomic_store(&state, NEVER);
 	}

@@ -5,9 +5,10 @@
 #define TURBO_FILES_HELPER_H
 
 #include <stdbool.h>
+#include <stddef.h>
 
-/* A note has been put. Any thread; a system call only where the helper sleeps or is to be started. */
-void helper_wake(void);
+/* A note has been put, of the file at `path`. Any thread; a system call only where the helper sleeps or is to be started. */
+void helper_wake(const char *path, size_t length);
 
 /* TURBO_FILES_NETWORK. Constructor. */
 void helper_start(bool network);

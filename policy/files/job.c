@@ -9,11 +9,11 @@
 #include "guard.h"
 #include "job_impl.h"
 #include "log.h"
-#include "memory.h"
+#include "../memory.h"
 #include "node.h"
 #include "read.h"
 #include "stats.h"
-#include "sys.h"
+#include "../sys.h"
 #include "thread.h"
 
 #define IOPRIO_LOWEST ((2 << 13) | 7) /* best effort, behind everybody else's */

@@ -7,7 +7,7 @@
 #include <sys/socket.h>
 #include <sys/un.h>
 
-#include "sys.h"
+#include "../sys.h"
 
 int node_take(uint64_t what)
 {

@@ -7,7 +7,7 @@
 #include <string.h>
 #include <sys/uio.h>
 
-#include "sys.h"
+#include "../sys.h"
 #include "tune.h"
 
 #define LEASES 64u

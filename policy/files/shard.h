@@ -16,8 +16,8 @@ void shard_opened(const char *path, int fd, bool network);
 
 void shard_tick(uint64_t now);
 
-/* A file is being watched: shard_tick() wants to be called every few milliseconds. */
-bool shard_is_busy(void);
+/* A file is being watched: shard_tick() wants to be called again after so many nanoseconds. 0: none is. */
+uint64_t shard_nap(void);
 
 void shard_fork_child(void);
 

@@ -7,7 +7,7 @@
 #include <sys/mman.h>
 #include <sys/stat.h>
 
-#include "sys.h"
+#include "../sys.h"
 #include "where.h"
 
 struct dirent_of_kernel {
