@@ -191,11 +191,14 @@ bool trial_call(const struct trial_step *s)
 	}
 }
 
+/* In a group: one abort waits for what is before its collectives, which may be another communicator's. */
 void trial_abort_all(void)
 {
+	nccl.ncclGroupStart();
 	for (int c = TRIAL_COMMS; c-- > 0;) {
 		ncclComm_t comm = comm_of(c);
 		if (comm)
 			nccl.ncclCommAbort(comm);
 	}
+	nccl.ncclGroupEnd();
 }

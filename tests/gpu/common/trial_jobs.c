@@ -263,6 +263,14 @@ static void cont(struct trial_job *j, int rank)
 	j->changed = now_ns();
 }
 
+/* Kernels that wait for what a dead rank was to do, end: an abort waits for what is before the collective. */
+static void let_abort(struct trial_job *j)
+{
+	for (int i = 0; i < TRIAL_FLAGS; i++)
+		__atomic_store_n(&j->page->flag[i], 1, __ATOMIC_SEQ_CST);
+	__atomic_store_n(&j->page->abort, 1, __ATOMIC_SEQ_CST);
+}
+
 static bool poll_running(struct trial_pair *p, bool all)
 {
 	check_ends(p, &p->bare, "bare");
@@ -281,8 +289,8 @@ static bool poll_running(struct trial_pair *p, bool all)
 			cont(&p->preloaded, p->trial.culprit);
 			p->resumed = true;
 		} else {
-			__atomic_store_n(&p->bare.page->abort, 1, __ATOMIC_SEQ_CST);
-			__atomic_store_n(&p->preloaded.page->abort, 1, __ATOMIC_SEQ_CST);
+			let_abort(&p->bare);
+			let_abort(&p->preloaded);
 			p->state = PAIR_ABORTS;
 		}
 	} else if (now_ns() > p->until) {

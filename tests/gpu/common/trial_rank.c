@@ -192,7 +192,7 @@ static bool carry_out(void)
 		__atomic_store_n(&me.page->rank[me.rank].at, (uint32_t)i + 1, __ATOMIC_RELEASE);
 		ok = step[i].other ? take_elsewhere(&step[i]) : trial_take(&step[i]);
 		ok = ok && !__atomic_load_n(&me.failed, __ATOMIC_ACQUIRE);
-		if (!ok)
+		if (!ok && !__atomic_load_n(&me.page->abort, __ATOMIC_SEQ_CST))
 			fprintf(stderr, "rank %d (pid %d), step %d of seed %u: %s\n", me.rank, (int)getpid(), i,
 					me.trial.seed, trial_step_text(&step[i]));
 	}
@@ -211,6 +211,8 @@ static bool run(const char *words)
 	__atomic_store_n(&me.page->rank[me.rank].running, 1, __ATOMIC_RELEASE);
 	watch_run(true);
 	bool ok = carry_out() && look_at_all();
+	if (!ok)
+		trial_drop_all();
 	watch_run(false);
 	__atomic_store_n(&me.page->rank[me.rank].running, 0, __ATOMIC_RELEASE);
 	return ok && !__atomic_load_n(&me.failed, __ATOMIC_ACQUIRE);

@@ -45,6 +45,8 @@ uint64_t trial_at(uint32_t place); /* address */
 
 /* trial_steps.c: carries it out, in the thread that calls. */
 bool trial_take(const struct trial_step *s);
+/* Where it ends in the middle: communicators cannot be aborted while graphs hold them. */
+void trial_drop_all(void);
 
 /* trial_calls.c */
 bool trial_join(const unsigned char id[128], int ranks); /* communicator 0 */

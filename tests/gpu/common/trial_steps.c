@@ -159,6 +159,30 @@ static bool host_side(const struct trial_step *s)
 	return true;
 }
 
+static CUstream capturing; /* valid while is_capturing */
+static bool is_capturing;
+
+static bool drop_graph(int g)
+{
+	CUgraphExec exec = me.exec[g];
+	CUgraph graph = me.graph[g];
+
+	me.exec[g] = NULL;
+	me.graph[g] = NULL;
+	return (!exec || GOOD(cu.cuGraphExecDestroy(exec))) && (!graph || GOOD(cu.cuGraphDestroy(graph)));
+}
+
+void trial_drop_all(void)
+{
+	CUgraph half = NULL;
+
+	if (is_capturing && cu.cuStreamEndCapture(capturing, &half) == CUDA_SUCCESS && half)
+		cu.cuGraphDestroy(half);
+	is_capturing = false;
+	for (int g = 0; g < TRIAL_GRAPHS; g++)
+		drop_graph(g);
+}
+
 static bool graph(const struct trial_step *s)
 {
 	static const CUstreamCaptureMode modes[] = {
@@ -167,12 +191,16 @@ static bool graph(const struct trial_step *s)
 	int g = s->event;
 
 	switch (s->what) {
-	case TRIAL_CAPTURE: return GOOD(cu.cuStreamBeginCapture_v2(on, modes[s->value]));
+	case TRIAL_CAPTURE:
+		capturing = on;
+		is_capturing = GOOD(cu.cuStreamBeginCapture_v2(on, modes[s->value]));
+		return is_capturing;
 	case TRIAL_CAPTURED:
+		is_capturing = false;
 		return GOOD(cu.cuStreamEndCapture(on, &me.graph[g])) &&
 			   GOOD(cu.cuGraphInstantiateWithFlags(&me.exec[g], me.graph[g], 0));
 	case TRIAL_REPLAY: return GOOD(cu.cuGraphLaunch(me.exec[g], on));
-	default: return GOOD(cu.cuGraphExecDestroy(me.exec[g])) && GOOD(cu.cuGraphDestroy(me.graph[g]));
+	default: return drop_graph(g);
 	}
 }
 
