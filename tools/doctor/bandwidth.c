@@ -63,7 +63,7 @@ static void take(void *arg, char *line)
 	} else if (!strcmp(f[0], "version")) {
 		if (!v->d->board->facts.cuda_most)
 			v->d->board->facts.cuda_most = (unsigned)atoi(f[1]);
-	} else if (!strcmp(f[0], "start")) {
+	} else if (!strcmp(f[0], "start") && !v->staged) {
 		v->start = atof(f[1]);
 		v->devices = atoi(f[2]);
 	} else if (!strcmp(f[0], "device") && fits) {
@@ -89,6 +89,10 @@ static void take_words(void *arg, char *line)
 
 static void judge_start(struct doctor *d, const struct speed *v, int status)
 {
+	if (v->failed && !d->board->facts.expected && strstr(v->error, "NO_DEVICE")) {
+		doctor_say(d, F_cuda_start, DOCTOR_NOT_HERE, NULL, "the driver's library has no device");
+		return;
+	}
 	if (v->failed) {
 		doctor_say(d, F_cuda_start, DOCTOR_FAIL, NULL, "%s", v->error);
 		return;
@@ -156,7 +160,9 @@ static void judge_device(struct doctor *d, const struct speed *v, int device)
 {
 	char where[16] = "";
 	const double *rate = v->rate[device][PAGEABLE];
-	snprintf(where, sizeof(where), "GPU %d", device);
+	unsigned index = (unsigned)device;
+	link_of(v, device, &index); /* CUDA's order may be another than NVML's */
+	snprintf(where, sizeof(where), "GPU %u", index);
 	judge_pinned(d, v, device, where);
 	if (rate[0] > 0)
 		values(doctor_say(d, F_pageable, DOCTOR_OK, where, "%.1f GB/s to the device, %.1f from it", rate[0],

@@ -15,13 +15,6 @@ struct places {
 	unsigned copies;
 };
 
-/* The version in a name's end, "13" of libcudart.so.13; "" where there is none. */
-static const char *suffix(const char *path)
-{
-	const char *so = strstr(path, ".so.");
-	return so ? so + 4 : "";
-}
-
 static void same_process(struct places *p)
 {
 	const struct doctor_facts *facts = &p->d->board->facts;
@@ -41,8 +34,7 @@ static void packages(struct places *p)
 	for (unsigned i = 0; i < facts->wheels; i++)
 		for (unsigned k = 0; k < i; k++) {
 			const char *a = facts->wheel[i].path, *b = facts->wheel[k].path;
-			if (facts->wheel[i].kind != facts->wheel[k].kind ||
-				(!strcmp(suffix(a), suffix(b)) && !strcmp(a, b)))
+			if (facts->wheel[i].kind != facts->wheel[k].kind)
 				continue;
 			p->copies++;
 			struct finding *f =

@@ -32,8 +32,10 @@ static void count(struct doctor *d, const cpu_set_t *mine)
 	int n = CPU_COUNT(mine), wanted = CPUS_A_GPU * (int)(gpus ? gpus : 1);
 	/* Without a GPU there is no job whose cores could be too few. */
 	bool few = d->board->facts.expected && n < wanted;
-	struct finding *f = doctor_say(d, F_cpus, few ? DOCTOR_WARN : DOCTOR_OK, NULL, "%d%s for %u GPU%s", n,
-								   few ? " only" : "", gpus, gpus == 1 ? "" : "s");
+	char share[32] = "";
+	if (gpus)
+		snprintf(share, sizeof(share), " for %u GPU%s", gpus, gpus == 1 ? "" : "s");
+	struct finding *f = doctor_say(d, F_cpus, few ? DOCTOR_WARN : DOCTOR_OK, NULL, "%d%s", n, share);
 	doctor_value(f, "cpus", n);
 }
 

@@ -188,16 +188,17 @@ static void judge(struct doctor *d, const struct sample *s, const struct result 
 	enum doctor_level level = judged && rate(best) < CRAWLING              ? DOCTOR_FAIL
 							  : m.network || (judged && rate(best) < SLOW) ? DOCTOR_WARN
 																		   : DOCTOR_OK;
+	double files[] = {one->files / (one->seconds > 0 ? one->seconds : 1),
+					  many->files / (many->seconds > 0 ? many->seconds : 1)};
 	struct finding *f = doctor_say(
 		d, F_data, level, NULL,
-		"%s of %s (%s): %s/s and %s files/s with one reader, %s/s and %s files/s with %d; in random order",
-		units_count(s->seen).s, s->seen == 1 ? "file" : "files", m.type, units_bytes(rate(one)).s,
-		units_short(one->files / (one->seconds > 0 ? one->seconds : 1)).s, units_bytes(rate(many)).s,
-		units_short(many->files / (many->seconds > 0 ? many->seconds : 1)).s, READERS);
+		"%s file%s (%s), in random order: %s/s, %s files/s with one reader; %s/s, %s files/s with %d",
+		units_count(s->seen).s, s->seen == 1 ? "" : "s", m.type, units_bytes(rate(one)).s,
+		units_short(files[0]).s, units_bytes(rate(many)).s, units_short(files[1]).s, READERS);
 	doctor_value(f, "bytes_per_second_1", rate(one));
 	doctor_value(f, "bytes_per_second_8", rate(many));
-	doctor_value(f, "files_per_second_1", one->files / (one->seconds > 0 ? one->seconds : 1));
-	doctor_value(f, "files_per_second_8", many->files / (many->seconds > 0 ? many->seconds : 1));
+	doctor_value(f, "files_per_second_1", files[0]);
+	doctor_value(f, "files_per_second_8", files[1]);
 }
 
 void probe_data(struct doctor *d)

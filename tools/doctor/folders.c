@@ -22,6 +22,8 @@ static void cache(struct doctor *d)
 		return;
 	}
 	snprintf(folder, sizeof(folder), "%s%s", path && *path ? path : home, path && *path ? "" : "/.nv");
+	char wanted[PATH_MAX];
+	strcpy(wanted, folder);
 	/* The nearest that is there: it makes the rest itself. */
 	char *slash;
 	while (access(folder, F_OK) != 0 && errno == ENOENT && (slash = strrchr(folder, '/')) && slash != folder)
@@ -31,7 +33,7 @@ static void cache(struct doctor *d)
 	else if (doctor_mount_of(d, folder, &m) && m.network)
 		doctor_say(d, F_cache_folder, DOCTOR_WARN, NULL, "%s is on a network (%s)", folder, m.type);
 	else
-		doctor_say(d, F_cache_folder, DOCTOR_OK, NULL, "in %s", folder);
+		doctor_say(d, F_cache_folder, DOCTOR_OK, NULL, "%s", wanted);
 }
 
 void probe_folders(struct doctor *d)

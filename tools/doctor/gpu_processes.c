@@ -75,6 +75,25 @@ static void read_command(const struct doctor *d, struct user *u)
 		doctor_read(d, u->command, sizeof(u->command), "/proc/%u/comm", u->pid);
 }
 
+/* A number of another container may be somebody else's here: who uses CUDA has its library in memory. Another user's memory
+ * cannot be read, a dead process has none. */
+static bool is_another(const struct doctor *d, const struct user *u)
+{
+	char path[512], *line = NULL;
+	size_t size = 0;
+	bool any = false, cuda = false;
+	doctor_path(d, path, sizeof(path), "/proc/%u/maps", u->pid);
+	FILE *f = fopen(path, "re");
+	while (f && !cuda && getline(&line, &size, f) > 0) {
+		any = true;
+		cuda = strstr(line, "libcuda.so") || strstr(line, "/dev/nvidia");
+	}
+	free(line);
+	if (f)
+		fclose(f);
+	return any && !cuda;
+}
+
 static struct user *user_of(struct doctor *d, struct users *all, unsigned pid, unsigned gpu)
 {
 	for (unsigned i = 0; i < all->count; i++)
@@ -84,7 +103,7 @@ static struct user *user_of(struct doctor *d, struct users *all, unsigned pid, u
 		return NULL;
 	struct user *u = &all->user[all->count++];
 	*u = (struct user){.pid = pid, .first = gpu};
-	u->seen = read_stat(d, u, &u->cpu);
+	u->seen = read_stat(d, u, &u->cpu) && !is_another(d, u);
 	if (u->seen)
 		read_command(d, u);
 	return u;

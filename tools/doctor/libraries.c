@@ -71,13 +71,18 @@ static void collect(struct doctor_facts *facts, struct versions *v)
 		facts->cuda_most = v->of[KIND_CUDA] / 100 * 1000 + v->of[KIND_CUDA] % 100 * 10;
 }
 
-static struct finding *say(struct doctor *d, enum doctor_id id, enum doctor_level level,
-						   const struct versions *v, enum doctor_kind kind, const char *more)
+static void say(struct doctor *d, enum doctor_id id, enum doctor_level level, const struct versions *v,
+				enum doctor_kind kind, const char *more)
 {
+	if (!v->path[kind])
+		return;
+	if (!v->of[kind]) {
+		doctor_say(d, id, DOCTOR_NOT_HERE, NULL, "%s does not say its version", v->path[kind]);
+		return;
+	}
 	struct finding *f = doctor_say(d, id, level, NULL, "%u.%u%s, %s", v->of[kind] / 100, v->of[kind] % 100,
 								   more, v->path[kind]);
 	doctor_value(f, "version", v->of[kind] / 100 + v->of[kind] % 100 / 100.0);
-	return f;
 }
 
 static void judge_runtime(struct doctor *d, const struct versions *v)
@@ -136,12 +141,11 @@ static void judge_arch(struct doctor *d)
 			continue;
 		enum doctor_level level = serves(facts->torch_archs, have);
 		snprintf(where, sizeof(where), "GPU %u", i);
-		struct finding *f = doctor_say(d, F_arch, level, where, "%s for %u.%u; PyTorch has %s",
-									   level == DOCTOR_OK     ? "code"
-									   : level == DOCTOR_WARN ? "only PTX"
-															  : "nothing",
-									   have / 10, have % 10, facts->torch_archs);
-		(void)f;
+		doctor_say(d, F_arch, level, where, "PyTorch has %s for %u.%u: %s",
+				   level == DOCTOR_OK     ? "code"
+				   : level == DOCTOR_WARN ? "only PTX"
+										  : "nothing",
+				   have / 10, have % 10, facts->torch_archs);
 	}
 }
 
@@ -149,16 +153,11 @@ void probe_libraries(struct doctor *d)
 {
 	static struct versions v;
 	collect(&d->board->facts, &v);
-	if (v.of[KIND_CUDART])
-		judge_runtime(d, &v);
-	if (v.of[KIND_CUDNN])
-		say(d, F_cudnn, v.of[KIND_CUDNN] < CUDNN_LEAST ? DOCTOR_WARN : DOCTOR_OK, &v, KIND_CUDNN, "");
-	if (v.of[KIND_NCCL])
-		judge_nccl(d, &v);
-	if (v.of[KIND_CUPTI]) {
-		bool other = v.of[KIND_CUDART] && v.of[KIND_CUDART] / 100 != v.of[KIND_CUPTI] / 100;
-		say(d, F_cupti, other ? DOCTOR_WARN : DOCTOR_OK, &v, KIND_CUPTI,
-			other ? ", of another CUDA than the runtime" : "");
-	}
+	judge_runtime(d, &v);
+	say(d, F_cudnn, v.of[KIND_CUDNN] < CUDNN_LEAST ? DOCTOR_WARN : DOCTOR_OK, &v, KIND_CUDNN, "");
+	judge_nccl(d, &v);
+	bool other = v.of[KIND_CUDART] && v.of[KIND_CUDART] / 100 != v.of[KIND_CUPTI] / 100;
+	say(d, F_cupti, other ? DOCTOR_WARN : DOCTOR_OK, &v, KIND_CUPTI,
+		other ? ", of another CUDA than the runtime" : "");
 	judge_arch(d);
 }

@@ -1,6 +1,8 @@
 /*
  * limits.c - what this shell's limits and /dev/shm allow.
  */
+#include <stdlib.h>
+#include <string.h>
 #include <sys/resource.h>
 #include <unistd.h>
 
@@ -23,15 +25,24 @@ static struct units_text bytes(rlim_t value)
 	return value == RLIM_INFINITY ? (struct units_text){"unlimited"} : units_bytes((double)value);
 }
 
+/* libturbo raises the soft limit itself, unless TURBO_FILES is off. */
+static void files(struct doctor *d, const struct rlimit *l)
+{
+	const char *set = getenv("TURBO_FILES");
+	bool raised = l->rlim_cur < FILES_LEAST && l->rlim_max >= FILES_LEAST && !(set && !strcmp(set, "off"));
+	struct finding *f =
+		doctor_say(d, F_nofile, l->rlim_cur < FILES_LEAST && !raised ? DOCTOR_WARN : DOCTOR_OK, NULL,
+				   "%s%s; may be raised to %s", amount(l->rlim_cur).s,
+				   raised ? ", which libturbo raises" : "", amount(l->rlim_max).s);
+	doctor_value(f, "soft", (double)l->rlim_cur);
+	doctor_value(f, "hard", (double)l->rlim_max);
+}
+
 static void limits(struct doctor *d)
 {
 	struct rlimit l;
-	if (getrlimit(RLIMIT_NOFILE, &l) == 0) {
-		struct finding *f = doctor_say(d, F_nofile, l.rlim_cur < FILES_LEAST ? DOCTOR_WARN : DOCTOR_OK, NULL,
-									   "%s; may be raised to %s", amount(l.rlim_cur).s, amount(l.rlim_max).s);
-		doctor_value(f, "soft", (double)l.rlim_cur);
-		doctor_value(f, "hard", (double)l.rlim_max);
-	}
+	if (getrlimit(RLIMIT_NOFILE, &l) == 0)
+		files(d, &l);
 	if (getrlimit(RLIMIT_MEMLOCK, &l) == 0) {
 		bool needed = doctor_entries(d, "/sys/class/infiniband", NULL, NULL) > 0;
 		doctor_say(d, F_memlock, needed && l.rlim_cur < MEMLOCK_LEAST ? DOCTOR_FAIL : DOCTOR_OK, NULL, "%s%s",

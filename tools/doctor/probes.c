@@ -67,14 +67,16 @@ static void child(struct doctor *d, const struct probe *p)
 	_exit(0);
 }
 
-/* True when it has ended by itself, with its status. */
-static bool wait_for(pid_t pid, double seconds, int *status)
+/* True when it has ended by itself. It is not reaped: its number, and its group's, stay its own. */
+static bool wait_for(pid_t pid, double seconds)
 {
 	double end = now() + seconds, pause = 0.0002;
 	for (;;) {
-		pid_t done = waitpid(pid, status, WNOHANG);
-		if (done == pid || (done < 0 && errno != EINTR))
-			return done == pid;
+		siginfo_t info = {.si_pid = 0};
+		if (waitid(P_PID, (id_t)pid, &info, WEXITED | WNOHANG | WNOWAIT) != 0 && errno != EINTR)
+			return false;
+		if (info.si_pid == pid)
+			return true;
 		if (now() > end)
 			return false;
 		struct timespec t = {0, (long)(pause * 1e9)};
@@ -104,12 +106,14 @@ static void run(struct doctor *d, const struct probe *p)
 	if (pid == 0)
 		child(d, p);
 	setpgid(pid, pid);
-	bool ended = wait_for(pid, seconds, &status);
+	bool ended = wait_for(pid, seconds);
 	kill(-pid, SIGKILL); /* and what it has started */
+	/* What hangs in the kernel is left behind. */
+	if (ended || wait_for(pid, 0.5))
+		waitpid(pid, &status, 0);
 	if (!ended) {
 		snprintf(how, sizeof(how), "nothing came within %g s", seconds);
 		unanswered(d, p, how);
-		wait_for(pid, 0.5, &status); /* what hangs in the kernel is left behind */
 	} else if (WIFSIGNALED(status)) {
 		snprintf(how, sizeof(how), "it ended with signal %d, %s", WTERMSIG(status),
 				 strsignal(WTERMSIG(status)));

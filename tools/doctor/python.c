@@ -167,34 +167,41 @@ static void take_error(void *arg, char *line)
 		snprintf(v->said, sizeof(v->said), "%s", line);
 }
 
+struct listing {
+	struct doctor *d;
+	char missing[400];
+};
+
 /* A line of the loader's list: "\tNAME => PATH (0x...)", or "=> not found". */
-static void take_listed(struct doctor *d, char *line, char *missing, size_t size)
+static void take_listed(void *arg, char *line)
 {
-	struct doctor_facts *facts = &d->board->facts;
+	struct listing *v = arg;
+	struct doctor_facts *facts = &v->d->board->facts;
 	char name[256] = "", path[1024] = "";
 	if (sscanf(line, " %255s => %1023s", name, path) != 2)
 		return;
-	if (!strcmp(path, "not")) {
-		size_t used = strlen(missing);
-		snprintf(missing + used, size - used, "%s%s", used ? ", " : "", name);
+	/* The driver's own library comes with the driver. */
+	if (!strcmp(path, "not") && strcmp(name, "libcuda.so.1")) {
+		size_t used = strlen(v->missing);
+		snprintf(v->missing + used, sizeof(v->missing) - used, "%s%s", used ? ", " : "", name);
 	} else {
 		doctor_library_add(facts->library, &facts->libraries,
 						   sizeof(facts->library) / sizeof(facts->library[0]), path);
 	}
 }
 
-/* What the loader would load for `image`, by its own list; nothing of it is run. */
+/* What the loader would load for `image`, by its own list, as ldd shows it; nothing of it is run. */
 static void list(struct doctor *d, const char *interp, const char *image)
 {
-	static char listing[1 << 16];
-	char missing[400] = "", *save = NULL;
-	program_list(interp, image, listing, sizeof(listing));
-	for (char *line = strtok_r(listing, "\n", &save); line; line = strtok_r(NULL, "\n", &save))
-		take_listed(d, line, missing, sizeof(missing));
-	/* The kernel's part of it is the driver's business. */
-	if (*missing && strcmp(missing, "libcuda.so.1"))
+	struct listing v = {.d = d};
+	struct doctor_start s = {
+		.argv = (char *[]){(char *)interp, (char *)image, NULL}, .out = take_listed, .arg = &v};
+	setenv("LD_TRACE_LOADED_OBJECTS", "1", 1);
+	doctor_start(&s);
+	unsetenv("LD_TRACE_LOADED_OBJECTS");
+	if (*v.missing)
 		doctor_say(d, F_missing_library, DOCTOR_FAIL, NULL, "%s needs %s, which the loader does not find",
-				   image, missing);
+				   image, v.missing);
 	else
 		doctor_say(d, F_missing_library, DOCTOR_OK, NULL, "all are found");
 }

@@ -136,7 +136,7 @@ static bool is_runtime(const char *soname)
 
 /* Runs `interp --list image`, which maps the libraries and runs none of their code; the
  * output goes to buf. Only the loader itself knows RUNPATH, its cache and LD_LIBRARY_PATH. */
-bool program_list(const char *interp, const char *image, char *buf, size_t size)
+static bool loader_list(const char *interp, const char *image, char *buf, size_t size)
 {
 	int fd[2], status;
 	pid_t pid;
@@ -195,7 +195,7 @@ static void find_runtimes(const struct elf_facts *elf, struct program *p)
 		char path[PATH_MAX];
 		if (!is_runtime(elf->needed[i]))
 			continue;
-		if (!have_listing && !program_list(elf->interp, p->image, listing, sizeof(listing)))
+		if (!have_listing && !loader_list(elf->interp, p->image, listing, sizeof(listing)))
 			return;
 		have_listing = true;
 		size_t used = strlen(p->runtimes);

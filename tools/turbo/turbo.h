@@ -78,8 +78,6 @@ struct program {
 
 /* Returns 0, or an errno: ENOENT not found, EACCES not executable, … */
 int program_inspect(const char *cmd, struct program *p);
-/* What the loader `interp` says it would load for `image`: lines "\tNAME => PATH (ADDRESS)" in buf. */
-bool program_list(const char *interp, const char *image, char *buf, size_t size);
 
 /* elf.c: the few facts of an ELF file that matter here. */
 struct elf_facts {
