@@ -22,7 +22,8 @@ struct user {
 	unsigned pid, first; /* the first GPU that it is on */
 	double bytes;
 	bool busy;               /* has used a GPU lately */
-	bool seen;               /* there is a /proc/PID */
+	bool seen;               /* there is a /proc/PID, which is not known to be another's */
+	bool proved;             /* it has CUDA in memory */
 	uint64_t cpu, cpu_later; /* clock ticks used */
 	double age;              /* seconds since it was started */
 	char state;              /* of /proc/PID/stat */
@@ -76,22 +77,22 @@ static void read_command(const struct doctor *d, struct user *u)
 }
 
 /* A number of another container may be somebody else's here: who uses CUDA has its library in memory. Another user's memory
- * cannot be read, a dead process has none. */
-static bool is_another(const struct doctor *d, const struct user *u)
+ * cannot be read, a dead process has none: nothing is known then. */
+static void check(const struct doctor *d, struct user *u)
 {
 	char path[512], *line = NULL;
 	size_t size = 0;
-	bool any = false, cuda = false;
+	bool any = false;
 	doctor_path(d, path, sizeof(path), "/proc/%u/maps", u->pid);
 	FILE *f = fopen(path, "re");
-	while (f && !cuda && getline(&line, &size, f) > 0) {
+	while (f && !u->proved && getline(&line, &size, f) > 0) {
 		any = true;
-		cuda = strstr(line, "libcuda.so") || strstr(line, "/dev/nvidia");
+		u->proved = strstr(line, "libcuda.so") || strstr(line, "/dev/nvidia");
 	}
 	free(line);
 	if (f)
 		fclose(f);
-	return any && !cuda;
+	u->seen = u->proved || !any;
 }
 
 static struct user *user_of(struct doctor *d, struct users *all, unsigned pid, unsigned gpu)
@@ -103,7 +104,8 @@ static struct user *user_of(struct doctor *d, struct users *all, unsigned pid, u
 		return NULL;
 	struct user *u = &all->user[all->count++];
 	*u = (struct user){.pid = pid, .first = gpu};
-	u->seen = read_stat(d, u, &u->cpu) && !is_another(d, u);
+	if (read_stat(d, u, &u->cpu))
+		check(d, u);
 	if (u->seen)
 		read_command(d, u);
 	return u;
@@ -193,7 +195,7 @@ static void tell(struct doctor *d, struct user *u)
 	else
 		f = doctor_say(d, idle ? F_gpu_idle : F_gpu_busy, DOCTOR_WARN, where, "pid %u, %s, for %s%s: %s",
 					   u->pid, units_gib(u->bytes).s, age_of(u).s, state, u->command);
-	if (idle)
+	if (idle && u->proved)
 		doctor_do(f, "If nobody needs it: kill %u", u->pid);
 	doctor_value(f, "pid", u->pid);
 	doctor_value(f, "bytes", u->bytes);

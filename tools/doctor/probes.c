@@ -114,6 +114,9 @@ static void run(struct doctor *d, const struct probe *p)
 	if (!ended) {
 		snprintf(how, sizeof(how), "nothing came within %g s", seconds);
 		unanswered(d, p, how);
+	} else if (WIFEXITED(status) && WEXITSTATUS(status)) {
+		snprintf(how, sizeof(how), "it ended with status %d", WEXITSTATUS(status));
+		unanswered(d, p, how);
 	} else if (WIFSIGNALED(status)) {
 		snprintf(how, sizeof(how), "it ended with signal %d, %s", WTERMSIG(status),
 				 strsignal(WTERMSIG(status)));
