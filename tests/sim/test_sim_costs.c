@@ -70,6 +70,28 @@ static void mappings(void **state)
 	ok(cuMemAddressFree(va, 8 * MIB));
 }
 
+static void launches(void **state)
+{
+	double best = 1e9, events = 1e9;
+	CUstream s = st_stream(CU_STREAM_NON_BLOCKING);
+	CUevent e = st_event();
+	(void)state;
+	for (int i = 0; i < TIMES; i++) {
+		uint64_t us = 0;
+		double a = now_us();
+		st_launch(st_spin_us, s, (void *[]){&us});
+		double b = now_us();
+		ok(cuEventRecord(e, s));
+		ok(cuStreamWaitEvent(s, e, 0));
+		ok(cuEventSynchronize(e));
+		double c = now_us();
+		best = b - a < best ? b - a : best;
+		events = c - b < events ? c - b : events;
+	}
+	assert_true(best >= 4.3);
+	assert_true(events >= 0.4 + 0.14 + 0.21);
+}
+
 int main(int argc, char **argv)
 {
 	(void)argc;
@@ -79,6 +101,7 @@ int main(int argc, char **argv)
 		execv("/proc/self/exe", argv);
 		return 1;
 	}
-	const struct CMUnitTest tests[] = {cmocka_unit_test(allocations), cmocka_unit_test(mappings)};
+	const struct CMUnitTest tests[] = {cmocka_unit_test(allocations), cmocka_unit_test(mappings),
+									   cmocka_unit_test(launches)};
 	return cmocka_run_group_tests(tests, simtest_setup, simtest_teardown);
 }

@@ -13,6 +13,10 @@ static const struct point release[] = {{1, 46}, {20, 64}, {256, 310}, {2048, 160
 static const struct point create[] = {{2, 67}, {32, 15}};
 static const struct point map[] = {{2, 1.5}};
 static const struct point access[] = {{2, 37}}; /* each mapping */
+static const struct point launch[] = {{0, 4.3}};
+static const struct point record[] = {{0, 0.4}};
+static const struct point wait[] = {{0, 0.14}};
+static const struct point query[] = {{0, 0.21}};
 
 static const struct {
 	const struct point *points;
@@ -22,8 +26,9 @@ static const struct {
 	{                                                 \
 		points, sizeof(points) / sizeof(struct point) \
 	}
-	[COST_ALLOC] = T(alloc), [COST_FREE] = T(release),  [COST_CREATE] = T(create),
-	[COST_MAP] = T(map),     [COST_ACCESS] = T(access),
+	[COST_ALLOC] = T(alloc),   [COST_FREE] = T(release),  [COST_CREATE] = T(create),
+	[COST_MAP] = T(map),       [COST_ACCESS] = T(access), [COST_LAUNCH] = T(launch),
+	[COST_RECORD] = T(record), [COST_WAIT] = T(wait),     [COST_QUERY] = T(query),
 #undef T
 };
 

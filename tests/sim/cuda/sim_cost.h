@@ -8,7 +8,17 @@
 
 #pragma GCC visibility push(hidden)
 
-enum sim_cost { COST_ALLOC, COST_FREE, COST_CREATE, COST_MAP, COST_ACCESS };
+enum sim_cost {
+	COST_ALLOC,
+	COST_FREE,
+	COST_CREATE,
+	COST_MAP,
+	COST_ACCESS,
+	COST_LAUNCH,
+	COST_RECORD,
+	COST_WAIT,
+	COST_QUERY
+};
 
 void sim_cost_spin(enum sim_cost what, uint64_t bytes, int times);
 

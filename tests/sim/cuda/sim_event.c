@@ -4,6 +4,7 @@
  */
 #include <stdlib.h>
 
+#include "sim_cost.h"
 #include "sim_ipc.h"
 #include "sim_pool.h"
 
@@ -173,6 +174,7 @@ static CUresult record(bool per_thread, CUevent event, CUstream stream, unsigned
 	struct sim_stream *s;
 	if (flags & ~(unsigned)CU_EVENT_RECORD_EXTERNAL)
 		return CUDA_ERROR_INVALID_VALUE;
+	sim_cost(COST_RECORD, 0, 1);
 	sim_lock();
 	CUresult result = sim_event_get(event, &e);
 	if (result == CUDA_SUCCESS)
@@ -302,6 +304,7 @@ static CUresult ready(struct sim_event *e, bool wait)
 static CUresult finished(CUevent event, bool wait)
 {
 	struct sim_event *e;
+	sim_cost(COST_QUERY, 0, 1);
 	sim_lock();
 	CUresult result = sim_event_get(event, &e);
 	if (result == CUDA_SUCCESS) {

@@ -10,6 +10,8 @@
 
 #include "sim_kernel.h"
 
+#include "sim_cost.h"
+
 struct sim_kernel {
 	const char *name;
 	const char *params; /* one a parameter: its size in bytes; p: 8, an address */
@@ -339,6 +341,7 @@ static CUresult launch(bool per_thread, CUfunction f, struct shape shape, CUstre
 	struct sim_launch l = {.kernel = NULL, .shared = shape.shared};
 	memcpy(l.grid, shape.grid, sizeof l.grid);
 	memcpy(l.block, shape.block, sizeof l.block);
+	sim_cost(COST_LAUNCH, 0, 1);
 	sim_lock();
 	const struct function *fn = function_get(f);
 	CUresult result = fn ? sim_stream_get(stream, per_thread, &s) : CUDA_ERROR_INVALID_HANDLE;

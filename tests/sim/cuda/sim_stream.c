@@ -3,6 +3,7 @@
  */
 #include <stdlib.h>
 
+#include "sim_cost.h"
 #include "sim_pool.h"
 
 #define MIN_PRIORITY (-5)
@@ -166,6 +167,7 @@ static CUresult wait_event(bool per_thread, CUstream handle, CUevent event, unsi
 {
 	struct sim_stream *s;
 	struct sim_event *e;
+	sim_cost(COST_WAIT, 0, 1);
 	sim_lock();
 	CUresult result = sim_stream_get(handle, per_thread, &s);
 	if (result == CUDA_SUCCESS)

@@ -19,7 +19,7 @@ static const char *const fault_names[] = {
 };
 static uint64_t faults[FAULT_COUNT], mistakes, random_state;
 static const char *strict;
-static bool quiet;
+static bool quiet, costs;
 static int version;
 
 static uint64_t number(const char *name, uint64_t standard)
@@ -44,6 +44,7 @@ __attribute__((constructor)) static void conf_read(void)
 	}
 	version = (int)number("SIM_NCCL_VERSION", NCCL_ABI_VERSION);
 	quiet = number("SIM_QUIET", 0) != 0;
+	costs = number("SIM_COSTS", 0) != 0;
 	/* Ranks differ, and a seed gives each the same again. */
 	random_state = number("SIM_SEED", 1);
 	strict = getenv("SIM_NCCL_STRICT");
@@ -167,6 +168,12 @@ void sleep_us(uint64_t us)
 {
 	struct timespec t = {(time_t)(us / 1000000), (long)(us % 1000000) * 1000};
 	while (us && nanosleep(&t, &t) && errno == EINTR)
+		;
+}
+
+void cost_ns(uint64_t ns)
+{
+	for (uint64_t end = costs ? now_ns() + ns : 0; costs && now_ns() < end;)
 		;
 }
 

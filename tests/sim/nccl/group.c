@@ -205,6 +205,7 @@ static ncclResult_t op_check(struct op *op, const char *function)
 ncclResult_t op_enqueue(struct op *op, const char *function)
 {
 	count_call(function);
+	cost_ns(COST_OP_NS);
 	ncclResult_t result = op_check(op, function);
 	if (result == ncclSuccess && !op->count && op->func != F_SEND && op->func != F_RECV)
 		return ncclSuccess; /* the real one drops it, too */

@@ -62,6 +62,11 @@ int nccl_version(void);
 void count_call(const char *function);
 uint64_t now_ns(void); /* CLOCK_MONOTONIC */
 void sleep_us(uint64_t us);
+/* With SIM_COSTS: what 64 all-gathers take on two H200s, one by one, in groups of 8 and in one, as so much an operation and so
+ * much a launch, less what the simulated driver's calls of a launch take. */
+#define COST_OP_NS 1000
+#define COST_LAUNCH_NS 6000
+void cost_ns(uint64_t ns);
 void hang_forever(void);
 
 /* ---- what ranks share (shared.c) ---- */

@@ -239,6 +239,7 @@ static ncclResult_t launch_part(const struct op *ops, int count, struct comm *c,
 		return ncclSuccess;
 	CUcontext before = NULL;
 	sleep_us(draw(fault(c, FAULT_ISSUE_US)));
+	cost_ns(COST_LAUNCH_NS);
 	dr.cuCtxGetCurrent(&before);
 	if (before != c->ctx)
 		dr.cuCtxSetCurrent(c->ctx);
