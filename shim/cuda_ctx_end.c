@@ -16,6 +16,7 @@
 #include "stats.h"
 #include "../policy/policy.h"
 #include "../policy/devmem/devmem.h"
+#include "../policy/hostmem/pinned.h"
 
 /* ---- contexts that cuCtxAttach has counted again ---- */
 
@@ -131,6 +132,7 @@ static void before_reset(CUdevice device)
 		return;
 	saved = inside_begin();
 	devmem_resetting(device);
+	pinned_resetting();
 	inside_end(saved);
 }
 

@@ -16,6 +16,7 @@
 #include "tell_wait.h"
 #include "../policy/devmem/devmem.h"
 #include "../policy/devmem/stream.h"
+#include "../policy/hostmem/pinned.h"
 #include "../policy/nccl/progress.h"
 
 /* Headers before CUDA 13.1 do not have it. */
@@ -120,10 +121,12 @@ static uint64_t synchronizing(CUcontext ctx)
 static void synchronized(CUcontext ctx, uint64_t token, CUresult status)
 {
 	tell_failure(status);
-	if (status != CUDA_SUCCESS || !offered())
+	if (status != CUDA_SUCCESS || guard_inside())
 		return;
 	guard_enter();
-	devmem_synchronized(ctx, token);
+	if (devmem_mode_now() != DEVMEM_OFF)
+		devmem_synchronized(ctx, token);
+	pinned_synchronized();
 	guard_leave();
 }
 

@@ -13,6 +13,7 @@
 #include "stats.h"
 #include "../policy/devmem/devmem.h"
 #include "../policy/devmem/stream.h"
+#include "../policy/hostmem/pinned.h"
 
 /* Relaxed: a stale mode only passes a call through. Blocks of the heap are ours also after the policy
  * has switched itself off. */
@@ -32,11 +33,25 @@ static CUresult end(CUresult status)
 	return status;
 }
 
+/* An answer of the policy that keeps pinned memory, if that is its block. */
+#define PINNED(at, call)                          \
+	do {                                          \
+		CUresult answer;                          \
+		if (pinned_near(at) && !guard_inside()) { \
+			guard_enter();                        \
+			bool known = call;                    \
+			guard_leave();                        \
+			if (known)                            \
+				return answer;                    \
+		}                                         \
+	} while (0)
+
 /* ---- questions ---- */
 
 TURBO_EXPORT CUresult cuMemGetAddressRange_v2(CUdeviceptr *base, size_t *bytes, CUdeviceptr ptr)
 {
 	stats_call(HOOK_cuMemGetAddressRange_v2);
+	PINNED(ptr, pinned_range(base, bytes, ptr, &answer));
 	if (begin())
 		return end(devmem_range(base, bytes, ptr));
 	return REAL(cuMemGetAddressRange_v2)(base, bytes, ptr);
@@ -45,6 +60,7 @@ TURBO_EXPORT CUresult cuMemGetAddressRange_v2(CUdeviceptr *base, size_t *bytes, 
 TURBO_EXPORT CUresult cuPointerGetAttribute(void *value, CUpointer_attribute attribute, CUdeviceptr ptr)
 {
 	stats_call(HOOK_cuPointerGetAttribute);
+	PINNED(ptr, pinned_attribute(value, attribute, ptr, &answer));
 	if (begin())
 		return end(devmem_attribute(value, attribute, ptr));
 	return REAL(cuPointerGetAttribute)(value, attribute, ptr);
@@ -54,6 +70,7 @@ TURBO_EXPORT CUresult cuPointerGetAttributes(unsigned int count, CUpointer_attri
 											 void **values, CUdeviceptr ptr)
 {
 	stats_call(HOOK_cuPointerGetAttributes);
+	PINNED(ptr, pinned_attributes(count, attributes, values, ptr, &answer));
 	if (begin())
 		return end(devmem_attributes(count, attributes, values, ptr));
 	return REAL(cuPointerGetAttributes)(count, attributes, values, ptr);
@@ -79,6 +96,7 @@ TURBO_EXPORT CUresult cuPointerGetAttributes(unsigned int count, CUpointer_attri
 
 TURBO_EXPORT CUresult cuPointerSetAttribute(const void *value, CUpointer_attribute attribute, CUdeviceptr ptr)
 {
+	PINNED(ptr, pinned_set_attribute(value, attribute, ptr, &answer));
 	SHOWN(cuPointerSetAttribute, ptr, 1, value, attribute, at);
 }
 

@@ -12,19 +12,25 @@
 #include "real.h"
 #include "stats.h"
 #include "../policy/devmem/devmem.h"
+#include "../policy/hostmem/pinned.h"
 
 /* `device` -1: the current context's. */
-#define ROOM(symbol, params, args, device)          \
-	TURBO_EXPORT CUresult symbol params             \
-	{                                               \
-		CUresult status;                            \
-		struct devmem_room room;                    \
-		stats_call(HOOK_##symbol);                  \
-		room = devmem_room_begin();                 \
-		do {                                        \
-			status = REAL_GET(symbol) args;         \
-		} while (made_room(status, &room, device)); \
-		return status;                              \
+#define ROOM(symbol, params, args, device) ROOM_AND(symbol, params, args, device, (void)0)
+
+/* `then`: when the call has succeeded. */
+#define ROOM_AND(symbol, params, args, device, then) \
+	TURBO_EXPORT CUresult symbol params              \
+	{                                                \
+		CUresult status;                             \
+		struct devmem_room room;                     \
+		stats_call(HOOK_##symbol);                   \
+		room = devmem_room_begin();                  \
+		do {                                         \
+			status = REAL_GET(symbol) args;          \
+		} while (made_room(status, &room, device));  \
+		if (status == CUDA_SUCCESS)                  \
+			then;                                    \
+		return status;                               \
 	}
 
 #define DEVICE_OF(prop) \
@@ -75,19 +81,30 @@ ROOM(cuLibraryLoadFromFile, LIBRARY_PARAMS(const char *file), LIBRARY_ARGS(file)
 
 /* ---- streams and contexts ---- */
 
+/* Its work may use any pinned memory. */
+static void context_made(void)
+{
+	if (guard_inside())
+		return;
+	guard_enter();
+	pinned_context_made();
+	guard_leave();
+}
+
 ROOM(cuStreamCreate, (CUstream * stream, unsigned int flags), (stream, flags), -1)
 ROOM(cuStreamCreateWithPriority, (CUstream * stream, unsigned int flags, int priority),
 	 (stream, flags, priority), -1)
 ROOM(cuCtxSetLimit, (CUlimit limit, size_t value), (limit, value), -1)
-ROOM(cuCtxCreate_v2, (CUcontext * ctx, unsigned int flags, CUdevice device), (ctx, flags, device), device)
-ROOM(cuCtxCreate_v3,
-	 (CUcontext * ctx, CUexecAffinityParam *affinity, int count, unsigned int flags, CUdevice device),
-	 (ctx, affinity, count, flags, device), device)
+ROOM_AND(cuCtxCreate_v2, (CUcontext * ctx, unsigned int flags, CUdevice device), (ctx, flags, device), device,
+		 context_made())
+ROOM_AND(cuCtxCreate_v3,
+		 (CUcontext * ctx, CUexecAffinityParam *affinity, int count, unsigned int flags, CUdevice device),
+		 (ctx, affinity, count, flags, device), device, context_made())
 /* Headers before CUDA 12.5 do not have it. */
 struct CUctxCreateParams_st;
 CUresult CUDAAPI cuCtxCreate_v4(CUcontext *ctx, struct CUctxCreateParams_st *params, unsigned int flags,
 								CUdevice device);
-ROOM(cuCtxCreate_v4,
-	 (CUcontext * ctx, struct CUctxCreateParams_st *params, unsigned int flags, CUdevice device),
-	 (ctx, params, flags, device), device)
+ROOM_AND(cuCtxCreate_v4,
+		 (CUcontext * ctx, struct CUctxCreateParams_st *params, unsigned int flags, CUdevice device),
+		 (ctx, params, flags, device), device, context_made())
 ROOM(cuDevicePrimaryCtxRetain, (CUcontext * ctx, CUdevice device), (ctx, device), device)

@@ -1,6 +1,7 @@
 /*
  * cuda_wait.c - calls that are the driver's alone and may wait for the GPU: the watchdog sees a thread that is in
- * one. Others that wait: cuda_order.c, cuda_mem.c, cuda_copy.c, cuda_graph.c.
+ * one. Others that wait: cuda_order.c, cuda_mem.c, cuda_host.c, cuda_copy.c,
+ * cuda_graph.c.
  */
 #include <cuda.h>
 
@@ -17,10 +18,6 @@
 		progress_wait_end(begun);                          \
 		return status;                                     \
 	}
-
-/* They wait for the whole device, and stop every other thread's launches until then. */
-WAITS(cuMemFreeHost, (void *memory), (memory))
-WAITS(cuMemHostUnregister, (void *memory), (memory))
 
 WAITS(cuMemcpy2D_v2, (const CUDA_MEMCPY2D *copy), (copy))
 WAITS(cuMemcpy2D_v2_ptds, (const CUDA_MEMCPY2D *copy), (copy))
@@ -46,7 +43,3 @@ WAITS(cuMemcpy3D_v2_ptds, (const CUDA_MEMCPY3D *copy), (copy))
 
 LAUNCHES()
 LAUNCHES(_ptsz)
-
-/* Waits for its pages, and for the device where it must map them. */
-WAITS(cuMemHostAlloc, (void **memory, size_t bytes, unsigned flags), (memory, bytes, flags))
-WAITS(cuMemAllocHost_v2, (void **memory, size_t bytes), (memory, bytes))

@@ -3,7 +3,6 @@
 #include "keeper.h"
 
 #include <linux/futex.h>
-#include <string.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -18,6 +17,7 @@
 #include "log.h"
 #include "calls.h"
 #include "stats.h"
+#include "submitted.h"
 #include "thread.h"
 
 #define TICK_NS 250000000ull
@@ -33,60 +33,9 @@ static struct {
 	_Atomic unsigned quiet, inside;
 } keeper;
 
-/* ---- what the program submits ---- */
-
-static const char *const submitting[] = {
-	"cuLaunch",
-	"cuGraphLaunch",
-	"cuGraphUpload",
-	"cuMemcpy",
-	"cuMemset",
-	"cuStreamWaitValue",
-	"cuStreamWriteValue",
-	"cuStreamBatch",
-	"cuStreamAddCall",
-	"cuStreamWaitEvent",
-	"cuEventRecord",
-	"cuMemPrefetch",
-	"cuMemAllocAsync",
-	"cuMemAllocFromPool",
-	"cuMemFreeAsync",
-	"cuMemMapArrayAsync",
-	"cuSignalExternal",
-	"cuWaitExternal",
-	"cuMemBatchDecomp",
-	"cuMemDiscard",
-	"cuGraphicsMap",
-	"cuGraphicsUnmap",
-	"cuGLMap",
-	"cuGLUnmap",
-	"cuEGLStream",
-	"cuCtxWaitEvent",
-	"cuGreenCtxWaitEvent",
-	"nccl",
-};
-
-/* Constant after keeper_start(). */
-static uint16_t cells[HOOK_COUNT];
-static unsigned cell_count;
-
 void keeper_start(void)
 {
-	for (unsigned i = 0; i < HOOK_COUNT; i++)
-		for (unsigned p = 0; p < sizeof(submitting) / sizeof(submitting[0]); p++)
-			if (hook_table[i].how != HOOK_HOW_PASS &&
-				!strncmp(hook_table[i].name, submitting[p], strlen(submitting[p]))) {
-				cells[cell_count++] = (uint16_t)i;
-				break;
-			}
-}
-
-uint64_t keeper_work(void)
-{
-	uint64_t sum = 0;
-	for (unsigned i = 0; i < cell_count; i++)
-		sum += stats_cell_sum(cells[i]);
-	return sum;
+	submitted_start();
 }
 
 /* ---- is the device idle? ---- */
@@ -224,12 +173,12 @@ static uint64_t old_devices(uint64_t before)
 static void release_idle(int device, uint64_t before, uint64_t patience)
 {
 	struct probe p;
-	uint64_t work = keeper_work();
+	uint64_t work = submitted();
 	if (stopped() || !probe_begin(&p, device))
 		return;
 	if (probe_passed(&p, patience))
 		for (unsigned i = 0; i < p.n; i++)
-			while (!stopped() && keeper_work() == work && release_one(p.at[i].space, before))
+			while (!stopped() && submitted() == work && release_one(p.at[i].space, before))
 				;
 	probe_end(&p);
 }

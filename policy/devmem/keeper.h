@@ -26,8 +26,6 @@ void keeper_quiet(bool on);
 void keeper_after_wait(struct space *s);
 /* Gives back all that is kept on a device that is idle now, whatever its age. The program's thread. */
 void keeper_release_all(int device);
-/* Calls by which the program has submitted work, to any device, so far. */
-uint64_t keeper_work(void);
 void keeper_fork_child(void);
 
 #endif

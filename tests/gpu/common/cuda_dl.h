@@ -48,7 +48,8 @@
 	X(cuMemCreate) X(cuMemRelease) X(cuMemAddressReserve) X(cuMemAddressFree) X(cuMemMap) X(cuMemUnmap) \
 	X(cuMemSetAccess) X(cuDeviceGetMemPool) X(cuDeviceSetMemPool) X(cuMemPoolGetAccess) X(cuMemPoolSetAccess) \
 	X(cuMemPoolExportPointer) X(cuMemAllocFromPoolAsync_ptsz) X(cuDeviceGetDevResource) \
-	X(cuDevResourceGenerateDesc) X(cuGreenCtxCreate) X(cuGreenCtxDestroy) X(cuCtxFromGreenCtx)
+	X(cuDevResourceGenerateDesc) X(cuGreenCtxCreate) X(cuGreenCtxDestroy) X(cuCtxFromGreenCtx) \
+	X(cuMemHostGetFlags)
 /* clang-format on */
 
 struct cuda_dl {

@@ -1,6 +1,6 @@
 /* clock.h - the clock that waits and ages are measured with, and waits that poll. */
-#ifndef TURBO_DEVMEM_CLOCK_H
-#define TURBO_DEVMEM_CLOCK_H
+#ifndef TURBO_CLOCK_H
+#define TURBO_CLOCK_H
 
 #include <sched.h>
 #include <stdint.h>
