@@ -29,6 +29,15 @@ static inline ssize_t sys_read(int fd, void *buf, size_t size)
 	return syscall(SYS_read, fd, buf, size);
 }
 
+/* What sys_getdents() fills in, `length` bytes each: struct linux_dirent64. */
+struct sys_dirent {
+	uint64_t inode;
+	int64_t offset;
+	uint16_t length;
+	uint8_t type;
+	char name[];
+};
+
 static inline ssize_t sys_getdents(int fd, void *buf, size_t size)
 {
 	return syscall(SYS_getdents64, fd, buf, size);

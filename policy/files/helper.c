@@ -26,6 +26,7 @@
 
 /* Data files that are opened before there is a thread for them. */
 #define FIRST 8u
+#define COVERED_EVERY 16u
 
 enum { NONE, AWAKE, PARKED, NEVER };
 static _Atomic uint32_t
@@ -37,6 +38,7 @@ static bool network_too;       /* constant after the constructor */
 /* The helper's. */
 static struct track track;
 static struct track_run run;
+static unsigned covered;   /* files of the newest tree */
 static char cwd[PATH_MAX]; /* "": to be asked for */
 
 static uint64_t now_ns(void)
@@ -91,8 +93,10 @@ static unsigned drain(void)
 	for (; n < NOTES && notes_take(&note); n++) {
 		if (!absolute(&note, path, sizeof(path)))
 			continue;
-		job_opened(path);
 		shard_opened(path, note.fd, network_too);
+		/* Of a tree that was looked at only some are counted: it may be asked for again. */
+		if (job_opened(path) && ++covered % COVERED_EVERY)
+			continue;
 		if (track_open(&track, path, &run))
 			job_ask(&run, network_too);
 	}

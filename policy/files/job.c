@@ -1,6 +1,7 @@
 /* job.c - see job.h. */
 #include "job.h"
 
+#include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
@@ -16,6 +17,7 @@
 #include "../sys.h"
 #include "thread.h"
 
+#define WARM_FILES 16u
 #define IOPRIO_LOWEST ((2 << 13) | 7) /* best effort, behind everybody else's */
 
 static struct job job;
@@ -34,53 +36,35 @@ uint64_t job_hash(const char *path)
 
 /* ---- the job's thread ---- */
 
-/* Bytes of the largest of the files that the program opened last. */
-static uint64_t largest_opened(const struct job *j)
+/* The files that the program opened last, whose inodes are in memory: bytes of the largest, and on average. False: none is there. */
+static bool look_at_opened(const struct job *j, uint64_t *largest, uint64_t *average)
 {
-	uint64_t largest = 0;
+	uint64_t bytes = 0, n = 0;
 	struct stat st;
 
-	for (unsigned i = 0; i < JOB_LAST; i++)
-		if (j->last[i][0] && fstatat(j->tree.root, j->last[i], &st, 0) == 0 && S_ISREG(st.st_mode) &&
-			(uint64_t)st.st_size > largest)
-			largest = (uint64_t)st.st_size;
-	return largest;
-}
-
-/* Looks at some files: how large are all, and how many are in memory already? */
-static uint64_t sample(struct job *j, unsigned *seen, unsigned *resident)
-{
-	uint32_t step = j->tree.files / JOB_SAMPLES + 1;
-	uint64_t bytes = 0;
-	char path[PATH_MAX];
-
-	*seen = *resident = 0;
-	for (uint32_t i = step / 2; i < j->tree.files; i += step) {
-		struct read_file f;
-		if (!tree_path(&j->tree, i, path, sizeof(path)) ||
-			!read_open(j->tree.root, path, j->tree.device, j->most, &f))
+	*largest = 0;
+	for (unsigned i = 0; i < JOB_LAST; i++) {
+		if (!j->last[i][0] || fstatat(j->tree.root, j->last[i], &st, 0) != 0 || !S_ISREG(st.st_mode))
 			continue;
-		++*seen;
-		bytes += f.size;
-		*resident += read_is_resident(&f, f.size / 2) == 1;
-		read_close(&f);
+		n++;
+		bytes += (uint64_t)st.st_size;
+		if ((uint64_t)st.st_size > *largest)
+			*largest = (uint64_t)st.st_size;
 	}
-	return *seen ? bytes / *seen * j->tree.files : 0;
+	*average = n ? bytes / n : 0;
+	return *largest > 0;
 }
 
 static bool decide(struct job *j)
 {
 	struct memory memory;
-	unsigned seen, resident;
-	uint64_t largest = largest_opened(j), all;
+	uint64_t largest, average;
 
-	if (largest == 0 || !memory_look("", &memory) || (j->budget = memory_budget(&memory)) == 0)
+	if (!look_at_opened(j, &largest, &average) || !memory_look("", &memory) ||
+		(j->budget = memory_budget(&memory)) == 0)
 		return false;
 	j->most = largest * JOB_SIZE_TIMES > JOB_SIZE_LEAST ? largest * JOB_SIZE_TIMES : JOB_SIZE_LEAST;
-	all = sample(j, &seen, &resident);
-	if (seen == 0 || resident * 8 >= seen * 7)
-		return false;
-	if (all <= j->budget && !j->tree.too_large) {
+	if (average * j->tree.files <= j->budget && !j->tree.too_large) {
 		tree_sort_inodes(&j->tree);
 		return true;
 	}
@@ -115,6 +99,45 @@ static void read_all(struct job *j)
 		nanosleep(&pause, NULL);
 }
 
+/* Some files beside those that the program opened last are in memory, every one: so are all, most likely. */
+static bool is_warm(struct job *j)
+{
+	_Alignas(8) static char names[4096];
+	unsigned seen = 0;
+	char path[PATH_MAX];
+
+	for (unsigned i = 0; i < JOB_LAST && seen < WARM_FILES; i += JOB_LAST / 4) {
+		const char *slash = strrchr(j->last[i], '/');
+		struct read_file f;
+		ssize_t n;
+		int dir;
+		if (!j->last[i][0])
+			continue;
+		if ((size_t)snprintf(path, sizeof(path), "%s/%.*s", j->run.root,
+							 slash ? (int)(slash - j->last[i]) : 0, j->last[i]) >= sizeof(path))
+			continue;
+		dir = sys_openat(AT_FDCWD, path, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOATIME, 0);
+		n = dir < 0 ? 0 : sys_getdents(dir, names, sizeof(names));
+		for (ssize_t at = 0, skip = 0; at < n && seen < WARM_FILES; skip++) {
+			const struct sys_dirent *e = (const void *)(names + at);
+			at += e->length;
+			if (skip % 8 || e->name[0] == '.' || !track_wants(&j->run, e->name) ||
+				!read_open(dir, e->name, READ_ANY_DEVICE, INT64_MAX, &f))
+				continue;
+			seen++;
+			bool is = read_is_resident(&f, f.size / 2) == 1;
+			read_close(&f);
+			if (!is) {
+				sys_close(dir);
+				return false;
+			}
+		}
+		if (dir >= 0)
+			sys_close(dir);
+	}
+	return seen == WARM_FILES;
+}
+
 static void *run_job(void *arg)
 {
 	struct stat st;
@@ -124,7 +147,7 @@ static void *run_job(void *arg)
 	guard_enter();
 	syscall(SYS_ioprio_set, 1, 0, IOPRIO_LOWEST);
 	read_leases();
-	if (stat(job.run.root, &st) == 0 &&
+	if (!is_warm(&job) && stat(job.run.root, &st) == 0 &&
 		(held = node_take(track_hash((const char *)&st.st_ino, sizeof(st.st_ino), st.st_dev))) !=
 			NODE_TAKEN) {
 		if (tree_read(&job.tree, &job.run, job.network)) {
@@ -180,16 +203,19 @@ void job_ask(const struct track_run *run, bool network)
 		atomic_store_explicit(&job.stop, true, memory_order_relaxed);
 }
 
-void job_opened(const char *path)
+bool job_opened(const char *path)
 {
 	size_t n = strlen(path);
 
 	if (n < sizeof(last[0]))
 		memcpy(last[last_at++ % JOB_LAST], path, n + 1);
-	if (!atomic_load_explicit(&busy, memory_order_acquire) || !track_covers(&job.run, path))
-		return;
-	atomic_store_explicit(&job.newest, job_hash(path + strlen(job.run.root) + 1), memory_order_relaxed);
-	atomic_fetch_add_explicit(&job.opened, 1, memory_order_relaxed);
+	if (!job.run.root[0] || !track_covers(&job.run, path))
+		return false;
+	if (atomic_load_explicit(&busy, memory_order_acquire)) {
+		atomic_store_explicit(&job.newest, job_hash(path + strlen(job.run.root) + 1), memory_order_relaxed);
+		atomic_fetch_add_explicit(&job.opened, 1, memory_order_relaxed);
+	}
+	return true;
 }
 
 void job_tick(uint64_t now)

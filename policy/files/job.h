@@ -14,8 +14,8 @@
 /* Takes `run`, or keeps it in mind (the newest one only) until the present one is through. */
 void job_ask(const struct track_run *run, bool network);
 
-/* The program has opened the file at the absolute `path`. */
-void job_opened(const char *path);
+/* The program has opened the file at the absolute `path`. True: the present tree has it, or had, if it was the last one. */
+bool job_opened(const char *path);
 
 /* Now and then: starts what is kept in mind, stops what costs too much memory. */
 void job_tick(uint64_t now);

@@ -48,16 +48,20 @@ static void take_line(char *line)
 void read_leases(void)
 {
 	static char text[32768];
+	static _Atomic bool looking;
+	ssize_t n;
 
-	atomic_store_explicit(&leases, 0, memory_order_relaxed);
-	if (sys_slurp("/proc/locks", text, sizeof(text)) <= 0)
+	if (atomic_exchange_explicit(&looking, true, memory_order_acquire))
 		return;
-	for (char *line = text, *next; line && *line; line = next) {
+	n = sys_slurp("/proc/locks", text, sizeof(text));
+	atomic_store_explicit(&leases, 0, memory_order_relaxed);
+	for (char *line = text, *next; n > 0 && line && *line; line = next) {
 		next = strchr(line, '\n');
 		if (next)
 			*next++ = '\0';
 		take_line(line);
 	}
+	atomic_store_explicit(&looking, false, memory_order_release);
 }
 
 static bool is_wanted(const struct stat *st, dev_t device, uint64_t most)

@@ -33,7 +33,7 @@ void read_wait(const struct read_file *f, uint64_t at);
 /* Is the byte at `at` in memory? 1 yes, 0 no, -1 cannot be told without a trace. */
 int read_is_resident(const struct read_file *f, uint64_t at);
 
-/* Looks anew for leases, which another process must give up when its file is opened. Before a batch of files, one thread at a time. */
+/* Looks anew for leases, which another process must give up when its file is opened. Before a batch of files; any thread. */
 void read_leases(void);
 
 #endif

@@ -10,14 +10,6 @@
 #include "../sys.h"
 #include "where.h"
 
-struct dirent_of_kernel {
-	uint64_t inode;
-	int64_t offset;
-	uint16_t length;
-	uint8_t type;
-	char name[];
-};
-
 static bool grow(void **memory, size_t *room, size_t needed)
 {
 	size_t more = *room ? *room : 64 << 10;
@@ -113,7 +105,7 @@ static bool read_dir(struct tree *t, const struct track_run *run, uint32_t dir, 
 	}
 	while (ok && (n = sys_getdents(fd, buffer, sizeof(buffer))) > 0)
 		for (ssize_t i = 0; ok && i < n;) {
-			const struct dirent_of_kernel *e = (const void *)(buffer + i);
+			const struct sys_dirent *e = (const void *)(buffer + i);
 			i += e->length;
 			if (e->name[0] == '.')
 				continue;

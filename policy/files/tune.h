@@ -25,11 +25,10 @@
 #define JOB_LEAD_FILES 256
 #define JOB_LEAD_PER_OPEN 64
 #define JOB_IDLE_NS (10000 * FILES_MS) /* the program has opened nothing below it for so long: given up */
-#define JOB_READERS 2    /* one thread alone keeps a local disk busy, where directories are warm */
-#define JOB_SAMPLES 32   /* files looked at before: how large, and are they in memory */
+#define JOB_READERS 4    /* readahead() asks and goes on: it is directories and inodes that are waited for */
 #define JOB_SIZE_TIMES 8 /* files larger than so many times the largest opened one are left alone, */
-#define JOB_SIZE_LEAST (FILES_MIB) /* but not below this */
-#define JOB_FLIGHT (8 * FILES_MIB) /* bytes asked for between two waits for the disk */
+#define JOB_SIZE_LEAST (FILES_MIB)  /* but not below this */
+#define JOB_FLIGHT (16 * FILES_MIB) /* bytes asked for between two waits for the disk */
 
 /* The kernel cuts a readahead() at the device's limits, 128 KiB by default, and says nothing. */
 #define READ_CHUNK (128 * FILES_KIB)
