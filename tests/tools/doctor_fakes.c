@@ -20,10 +20,10 @@ static double number(const char *name, double usual)
 }
 
 #ifdef FUTURE
-void cuFutureCall(void);
-void cuFutureCall(void) {}
-void ncclFutureCall(void);
-void ncclFutureCall(void) {}
+void cuMemcpyFuture(void);
+void cuMemcpyFuture(void) {}
+void pncclFutureCall(void);
+void pncclFutureCall(void) {}
 #endif
 
 #ifdef DRIVER

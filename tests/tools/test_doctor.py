@@ -293,7 +293,7 @@ def check_libturbo(parts, case):
     future = parts.driver_folder("future", parts.future)
     found = case("libturbo,measured", LD_LIBRARY_PATH=future, TURBO_COPY="sideways", LD_PRELOAD="/nonexistent.so", PYTHONPATH=None,
                  expect=["options.warn", "says.warn", "preload.warn", "unknown_calls.warn", "loaded"])
-    assert "cuFutureCall" in found["unknown_calls"][0]["seen"] and "TURBO_COPY" in found["says"][0]["seen"]
+    assert "cuMemcpyFuture" in found["unknown_calls"][0]["seen"] and "TURBO_COPY" in found["says"][0]["seen"]
     newer = parts.python_folder("newer", libraries={})
     os.makedirs(os.path.join(newer, "nvidia/nccl/lib"))
     shutil.copy(parts.future, os.path.join(newer, "nvidia/nccl/lib/libnccl.so.2"))

@@ -129,13 +129,13 @@ static void judge_pinned(struct doctor *d, const struct speed *v, int device, co
 	if (!(low > 0))
 		return;
 	if (most > 0)
-		snprintf(of, sizeof(of), ", of %.1f that gen %u x%u has", most, d->board->facts.gpu[index].generation,
-				 d->board->facts.gpu[index].width);
+		snprintf(of, sizeof(of), " (gen %u x%u: %.0f)", d->board->facts.gpu[index].generation,
+				 d->board->facts.gpu[index].width, most);
 	enum doctor_level level = !(most > 0) || low >= GOOD_SHARE * most ? DOCTOR_OK
 							  : low >= BAD_SHARE * most               ? DOCTOR_WARN
 																	  : DOCTOR_FAIL;
-	struct finding *f = doctor_say(d, F_pinned, level, where, "%.1f GB/s to the device, %.1f from it%s",
-								   rate[0], rate[1], of);
+	struct finding *f =
+		doctor_say(d, F_pinned, level, where, "%.1f GB/s to, %.1f from the device%s", rate[0], rate[1], of);
 	values(f, rate);
 	doctor_value(f, "link_gbps", most);
 }
@@ -151,8 +151,8 @@ static void judge_staged(struct doctor *d, const struct speed *v, int device, co
 		slow |= rate[i] < STAGED_SHARE * pinned[i] && rate[i] < 1.5 * pageable[i];
 	struct finding *f =
 		doctor_say(d, F_staged, slow ? DOCTOR_WARN : DOCTOR_OK, where,
-				   "%.1f GB/s to the device, %.1f from it: %.1f and %.1f times the driver's", rate[0],
-				   rate[1], units_ratio(rate[0], pageable[0]), units_ratio(rate[1], pageable[1]));
+				   "%.1f GB/s to, %.1f from the device (driver x %.1f, x %.1f)", rate[0], rate[1],
+				   units_ratio(rate[0], pageable[0]), units_ratio(rate[1], pageable[1]));
 	values(f, rate);
 }
 
@@ -165,7 +165,7 @@ static void judge_device(struct doctor *d, const struct speed *v, int device)
 	snprintf(where, sizeof(where), "GPU %u", index);
 	judge_pinned(d, v, device, where);
 	if (rate[0] > 0)
-		values(doctor_say(d, F_pageable, DOCTOR_OK, where, "%.1f GB/s to the device, %.1f from it", rate[0],
+		values(doctor_say(d, F_pageable, DOCTOR_OK, where, "%.1f GB/s to, %.1f from the device", rate[0],
 						  rate[1]),
 			   rate);
 	judge_staged(d, v, device, where);

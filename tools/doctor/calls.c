@@ -24,7 +24,6 @@ struct file {
 };
 
 struct table {
-	const char *prefix; /* of the library's public functions */
 	enum hook_lib lib;
 	bool there[HOOK_COUNT];
 	unsigned unknown;
@@ -48,19 +47,32 @@ static bool inside(const struct file *f, uint64_t at, uint64_t n)
 	return at <= f->size && n <= f->size - at;
 }
 
+/* Does work, or memory, go through a function of this name? Of the driver's: not OpenGL's and others' functions, nor what only
+ * asks and loads. Of NCCL's: public ones, which have a twin with a p before. */
+static bool matters(const struct table *t, const char *name)
+{
+	static const char *const works[] = {"cuMem", "cuLaunch", "cuStream", "cuEvent", "cuGraph", "cuCtx"};
+	if (t->lib == HOOK_LIB_NCCL)
+		return !strncmp(name, "pnccl", 5) && isupper((unsigned char)name[5]);
+	for (size_t i = 0; i < sizeof(works) / sizeof(works[0]); i++)
+		if (!strncmp(name, works[i], strlen(works[i])))
+			return strncmp(name, "cuGraphics", 10) != 0;
+	return false;
+}
+
 static void note(struct table *t, const char *name)
 {
-	size_t n = strlen(t->prefix);
 	const struct hook_row *row = hook_find(name);
 	if (row) {
 		t->there[hook_id_of(row)] = true;
 		return;
 	}
-	if (strncmp(name, t->prefix, n) || !isupper((unsigned char)name[n]))
+	if (!matters(t, name))
 		return;
 	size_t used = strlen(t->names);
 	if (t->unknown++ < 6)
-		snprintf(t->names + used, sizeof(t->names) - used, "%s%s", used ? ", " : "", name);
+		snprintf(t->names + used, sizeof(t->names) - used, "%s%s", used ? ", " : "",
+				 name + (t->lib == HOOK_LIB_NCCL));
 }
 
 static bool read_names(const struct file *f, struct table *t)
@@ -103,19 +115,19 @@ static void look(struct doctor *d, const char *path, struct table *t, enum docto
 			lacking += !t->there[i];
 		}
 	struct finding *said =
-		t->unknown ? doctor_say(d, id, DOCTOR_WARN, NULL, "%u are not known to libturbo %s: %s%s", t->unknown,
-								TURBO_VERSION, t->names, t->unknown > 6 ? ", ..." : "")
-				   : doctor_say(d, id, DOCTOR_OK, NULL,
-								"all are known; of %u that are taken or counted %u are not in %s", hooked,
-								lacking, path);
+		t->unknown
+			? doctor_say(d, id, DOCTOR_WARN, NULL, "%u are not known to libturbo %s: %s%s", t->unknown,
+						 TURBO_VERSION, t->names, t->unknown > 6 ? ", ..." : "")
+			: doctor_say(d, id, DOCTOR_OK, NULL,
+						 "%u of %u that libturbo takes or counts are in %s, and no other that does work",
+						 hooked - lacking, hooked, path);
 	doctor_value(said, "unknown", t->unknown);
 	doctor_value(said, "lacking", lacking);
 }
 
 void probe_calls(struct doctor *d)
 {
-	static struct table cuda = {.prefix = "cu", .lib = HOOK_LIB_CUDA},
-						nccl = {.prefix = "nccl", .lib = HOOK_LIB_NCCL};
+	static struct table cuda = {.lib = HOOK_LIB_CUDA}, nccl = {.lib = HOOK_LIB_NCCL};
 	struct doctor_facts *facts = &d->board->facts;
 	const char *path[DOCTOR_KINDS] = {NULL};
 	for (unsigned i = 0; i < facts->libraries + facts->wheels; i++) {

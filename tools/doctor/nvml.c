@@ -81,9 +81,8 @@ static void describe(struct doctor *d, const struct gpu *g)
 		snprintf(memory, sizeof(memory), ", %s free of %s", units_gib((double)m.available).s,
 				 units_gib((double)m.total).s);
 	if (known->capability)
-		snprintf(capability, sizeof(capability), ", compute capability %u.%u", known->capability / 10,
-				 known->capability % 10);
-	struct finding *f = doctor_say(d, F_gpu, DOCTOR_OK, g->where, "%s%s%s, PCI %s", name, memory, capability,
+		snprintf(capability, sizeof(capability), " (%u.%u)", known->capability / 10, known->capability % 10);
+	struct finding *f = doctor_say(d, F_gpu, DOCTOR_OK, g->where, "%s%s%s, PCI %s", name, capability, memory,
 								   *known->bus ? known->bus : "unknown");
 	doctor_value(f, "memory_bytes", (double)m.total);
 	doctor_value(f, "memory_free_bytes", (double)m.available);

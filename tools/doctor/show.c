@@ -102,9 +102,9 @@ static const char *todo_of(const struct finding *f)
 	return *f->todo ? f->todo : doctor_table[f->id].todo;
 }
 
-static void line(const struct doctor_look *look, const char *where, const struct finding *f)
+static void line(const struct doctor_look *look, const char *where, const struct finding *f, bool again)
 {
-	const char *title = doctor_table[f->id].title;
+	const char *title = again ? "" : doctor_table[f->id].title;
 	char text[1024];
 	unsigned at = INDENT + TITLE;
 	fprintf(look->to, "%s%-8s%s  %-*s", colour(look, f->level), doctor_levels[f->level], off(look), TITLE,
@@ -127,6 +127,7 @@ static void subject(const struct doctor *d, const struct doctor_look *look, enum
 {
 	static bool told[DOCTOR_MOST];
 	bool any = false;
+	int last = -1; /* the title that stands above */
 	for (int id = 0; id < DOCTOR_FINDINGS; id++)
 		for (unsigned i = 0; i < count; i++) {
 			const struct finding *f = &d->board->finding[i];
@@ -137,7 +138,8 @@ static void subject(const struct doctor *d, const struct doctor_look *look, enum
 			if (!any)
 				fprintf(look->to, "\n%s%s%s\n", bold(look), doctor_subjects[s], off(look));
 			any = true;
-			line(look, where, f);
+			line(look, where, f, last == id);
+			last = id;
 		}
 }
 
