@@ -272,10 +272,10 @@ $(ARCHIVE): $(LIB_O)
 	$(Q)rm -f $@ && ar rcs $@ $(filter-out $(OBJ)/shim/files.o $(OBJ)/shim/hostmem.o,$(LIB_O))
 
 # The command takes the option table and the stats format from the library's own objects. libc
-# comes first: the archive has a dlsym of its own.
+# comes first: the archive has a dlsym of its own, which nobody is to find in the command either.
 $(COMMAND): $(TOOL_O) $(DOCTOR) $(TIMELINE) $(ARCHIVE)
 	$(call say,LD,$@)
-	$(Q)$(CC) $(SAN_FLAGS) -pthread $(LDFLAGS) -o $@ $(TOOL_O) $(DOCTOR) $(TIMELINE) -ldl -lc $(ARCHIVE) -lz $(LDLIBS) $(OLD_LIBS) \
+	$(Q)$(CC) $(SAN_FLAGS) -pthread -Wl,--exclude-libs,$(notdir $(ARCHIVE)) $(LDFLAGS) -o $@ $(TOOL_O) $(DOCTOR) $(TIMELINE) -ldl -lc $(ARCHIVE) -lz $(LDLIBS) $(OLD_LIBS) \
 		$(if $(SAN),,-Wl$(comma)--wrap=__libc_start_main)
 
 # -Bsymbolic: the real driver never calls itself through exported symbols either, so an

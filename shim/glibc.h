@@ -23,11 +23,11 @@
 
 #if defined(__x86_64__)
 #define GLIBC_FIRST "GLIBC_2.2.5"
-#define GLIBC_CANCEL "GLIBC_2.3.3"
+#define GLIBC_2003 "GLIBC_2.3.3"
 #define GLIBC_2010 "GLIBC_2.12"
 #elif defined(__aarch64__)
 #define GLIBC_FIRST "GLIBC_2.17"
-#define GLIBC_CANCEL GLIBC_FIRST
+#define GLIBC_2003 GLIBC_FIRST
 #define GLIBC_2010 GLIBC_FIRST
 #endif
 
@@ -39,6 +39,7 @@
 #define GLIBC_TEXT(words) #words
 GLIBC_OLD(dladdr, GLIBC_FIRST);
 GLIBC_OLD(dlerror, GLIBC_FIRST);
+GLIBC_OLD(dlinfo, GLIBC_2003);
 GLIBC_OLD(dlopen, GLIBC_FIRST);
 GLIBC_OLD(dlsym, GLIBC_FIRST);
 GLIBC_WEAK(pthread_attr_setstacksize, GLIBC_FIRST)
@@ -55,9 +56,9 @@ GLIBC_WEAK(pthread_setspecific, GLIBC_FIRST)
 GLIBC_WEAK(pthread_mutex_consistent, GLIBC_2010)
 GLIBC_WEAK(pthread_mutexattr_setrobust, GLIBC_2010)
 GLIBC_WEAK(pthread_setname_np, GLIBC_2010)
-GLIBC_WEAK(__pthread_register_cancel, GLIBC_CANCEL)
-GLIBC_WEAK(__pthread_unregister_cancel, GLIBC_CANCEL)
-GLIBC_WEAK(__pthread_unwind_next, GLIBC_CANCEL)
+GLIBC_WEAK(__pthread_register_cancel, GLIBC_2003)
+GLIBC_WEAK(__pthread_unregister_cancel, GLIBC_2003)
+GLIBC_WEAK(__pthread_unwind_next, GLIBC_2003)
 #undef GLIBC_WEAK
 #undef GLIBC_TEXT
 #undef GLIBC_OLD
