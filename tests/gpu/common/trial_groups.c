@@ -123,9 +123,14 @@ void make_group(struct make *m)
 
 void make_pair(struct make *m)
 {
-	int comm = make_comm(m, 2), n = m->t->comm[comm].n, from = (int)make_below(m, (unsigned)n);
 	static __thread struct group g;
+	int comm, n, from;
 
+	if (m->t->n < 2)
+		return;
+	comm = make_comm(m, 2);
+	n = m->t->comm[comm].n;
+	from = (int)make_below(m, (unsigned)n);
 	g.n = 0;
 	add_pair(m, &g, comm, from, (from + 1 + (int)make_below(m, (unsigned)n - 1)) % n,
 			 (int)make_below(m, TRIAL_STREAMS));

@@ -39,11 +39,12 @@ static void set_flag(struct make *m, int r, int flag, int stream)
  */
 void make_dependency(struct make *m)
 {
-	int comm = make_comm(m, 2), other, flag = m->t->flags, setter, stream = make_chance(m, 80) ? 0 : 1;
+	int comm, other, flag = m->t->flags, setter, stream = make_chance(m, 80) ? 0 : 1;
 	struct trial_step await = {.what = TRIAL_AWAIT, .value = (uint32_t)flag};
 
-	if (m->t->flags == TRIAL_FLAGS)
+	if (m->t->flags == TRIAL_FLAGS || m->t->n < 2)
 		return;
+	comm = make_comm(m, 2);
 	m->t->flags++;
 	make_call_all(m, gather(m, comm), stream);
 	setter = two_ranks(m, &m->t->comm[comm], &other);
@@ -70,10 +71,11 @@ void make_dependency(struct make *m)
 /* A host that waits for another rank's host, which waits for a gather; it makes no call meanwhile. */
 void make_silent(struct make *m)
 {
-	int comm = make_comm(m, 2), other, flag = m->t->flags, setter;
+	int comm, other, flag = m->t->flags, setter;
 
-	if (m->t->flags == TRIAL_FLAGS)
+	if (m->t->flags == TRIAL_FLAGS || m->t->n < 2)
 		return;
+	comm = make_comm(m, 2);
 	m->t->flags++;
 	for (unsigned k = 1 + make_below(m, 3); k; k--)
 		make_call_all(m, gather(m, comm), 0);
@@ -226,7 +228,7 @@ void make_buffer(struct make *m)
 void make_split(struct make *m)
 {
 	struct trial *t = m->t;
-	int parent = make_comm(m, 2), first = t->comms, colors = 1 + (int)make_below(m, 2);
+	int parent = make_comm(m, 1), first = t->comms, colors = 1 + (int)make_below(m, 2);
 	const struct trial_comm *c = &t->comm[parent];
 	bool backwards = make_chance(m, 30), nonblocking = make_chance(m, 20);
 
