@@ -147,8 +147,11 @@ static void sweep(void)
 			if (strncmp(name, "start-", 6) != 0 || strlen(name) >= sizeof(oldest) ||
 				fstatat(fd, name, &st, AT_SYMLINK_NOFOLLOW) != 0)
 				continue;
-			if (strchr(name, '.') && now - st.st_mtime > LEFT_S)
-				unlinkat(fd, name, 0);
+			if (strchr(name, '.')) {
+				if (now - st.st_mtime > LEFT_S)
+					unlinkat(fd, name, 0);
+				continue;
+			}
 			lists++;
 			if (!*oldest || st.st_mtime < age) {
 				age = st.st_mtime;
