@@ -52,14 +52,13 @@ ncclComm_t comm_new(bool blocking)
 {
 	ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
 	ncclUniqueId id;
-	ncclComm_t c;
+	ncclComm_t c = NULL;
+	ncclResult_t r;
 
 	OK(ncclGetUniqueId(&id));
 	config.blocking = blocking;
-	if (blocking)
-		OK(ncclCommInitRank(&c, 1, id, 0));
-	else
-		ready(c, ncclCommInitRankConfig(&c, 1, id, 0, &config));
+	r = blocking ? ncclCommInitRank(&c, 1, id, 0) : ncclCommInitRankConfig(&c, 1, id, 0, &config);
+	ready(c, r);
 	return c;
 }
 
