@@ -1,4 +1,4 @@
-/* ENV: TURBO_RUN=1 TURBO_HOSTMEM=on TURBO_HOSTMEM_MIN_MB=1 TURBO_HOSTMEM_CACHE_MB=256 TURBO_COPY=off BARE */
+/* SAN: plain ENV: TURBO_RUN=1 TURBO_HOSTMEM=on TURBO_HOSTMEM_MIN_MB=1 TURBO_HOSTMEM_CACHE_MB=256 TURBO_COPY=off BARE */
 /*
  * Every function of the malloc family, of random sizes, on threads, with forks, against a shadow of what each block must
  * hold: its bytes, its alignment, its zeros, room for as much as was asked for. SEED and SOAK_S as for all random tests.
