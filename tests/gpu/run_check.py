@@ -14,6 +14,7 @@ import os
 import sys
 import time
 
+import check_coalesce
 import check_copies
 import check_devmem
 import check_devmem_scripts as scripts
@@ -45,7 +46,7 @@ TESTS = [
     ("mem_cupy", scripts.mem_cupy),
     ("mem_jax", scripts.mem_jax),
     ("mem_static", scripts.mem_static),
-] + check_timeline.TESTS + check_nccl.TESTS + check_hostmem.TESTS + check_scenarios.TESTS
+] + check_timeline.TESTS + check_nccl.TESTS + check_coalesce.TESTS + check_hostmem.TESTS + check_scenarios.TESTS
 
 
 def one(name, test, verbose, out):

@@ -1,5 +1,5 @@
 #!/bin/sh
-# The watchdog on as many ranks as there are GPUs: faults and fault-free jobs of real PyTorch and NCCL.
+# The watchdog and coalescing on as many ranks as there are GPUs: faults and fault-free jobs of real PyTorch and NCCL.
 #
 #   BUILD=build tests/gpu/multi/run.sh [--out DIR] [NAME...]
 #
@@ -7,7 +7,8 @@
 set -eu
 cd "$(dirname "$0")/../../.."
 case "$*" in
-*nccl_*) ;;
-*) set -- "$@" nccl_faults nccl_stopped nccl_quiet nccl_busy nccl_abort ;;
+*nccl_* | *coalesce_*) ;;
+*) set -- "$@" nccl_faults nccl_stopped nccl_quiet nccl_busy nccl_abort \
+	coalesce_ranks coalesce_torch coalesce_gathers coalesce_trials coalesce_stress ;;
 esac
 exec python3 tests/gpu/run_check.py "$@"

@@ -6,6 +6,8 @@
  * A communicator of one rank. Takes turns as the scripts do (tests/gpu/turns.py):
  *   call        nanoseconds an ncclAllReduce of 16 floats in place, one figure for each block of CALLS
  *   group       nanoseconds a group of GROUPED of them
+ *   lone        nanoseconds of an ncclAllGather of 4 KiB and a wait for its stream
+ *   lone_event  the same by an event behind it, for which another stream waits
  * The device is idle before each block and has room for all of its launches. Finds libnccl.so.2 as the loader does.
  * Exit: 0, 1 an error of the driver or of NCCL, 77 no GPU or no NCCL.
  */
@@ -20,10 +22,13 @@
 #define BLOCKS 15
 #define CALLS 200
 #define GROUPED 8
+#define LONE 4096
 
 static CUstream stream;
 static ncclComm_t comm;
 static CUdeviceptr data;
+static CUstream other;
+static CUevent event;
 
 static void must(int result, const char *what)
 {
@@ -45,6 +50,20 @@ static void one_group(void)
 	for (int i = 0; i < GROUPED; i++)
 		all_reduce();
 	MUST(nccl.ncclGroupEnd());
+}
+
+static void lone(void)
+{
+	MUST(nccl.ncclAllGather((void *)data, (void *)(data + LONE), LONE, ncclUint8, comm, (void *)stream));
+	MUST(cu.cuStreamSynchronize(stream));
+}
+
+static void lone_event(void)
+{
+	MUST(nccl.ncclAllGather((void *)data, (void *)(data + LONE), LONE, ncclUint8, comm, (void *)stream));
+	MUST(cu.cuEventRecord(event, stream));
+	MUST(cu.cuStreamWaitEvent(other, event, 0));
+	MUST(cu.cuStreamSynchronize(other));
 }
 
 static void turn(void (*once)(void), int calls)
@@ -72,6 +91,10 @@ static void turns(void)
 			turn(all_reduce, CALLS);
 		else if (!strcmp(line, "group\n"))
 			turn(one_group, CALLS / GROUPED);
+		else if (!strcmp(line, "lone\n"))
+			turn(lone, CALLS);
+		else if (!strcmp(line, "lone_event\n"))
+			turn(lone_event, CALLS);
 	}
 	puts("RESULT {}");
 }
@@ -92,10 +115,13 @@ int main(void)
 	MUST(cu.cuDevicePrimaryCtxRetain(&ctx, device));
 	MUST(cu.cuCtxSetCurrent(ctx));
 	MUST(cu.cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
-	MUST(cu.cuMemAlloc_v2(&data, 4096));
+	MUST(cu.cuStreamCreate(&other, CU_STREAM_NON_BLOCKING));
+	MUST(cu.cuEventCreate(&event, CU_EVENT_DISABLE_TIMING));
+	MUST(cu.cuMemAlloc_v2(&data, 2 * LONE));
 	MUST(nccl.ncclGetUniqueId(&id));
 	MUST(nccl.ncclCommInitRank(&comm, 1, id, 0));
 	all_reduce();
+	lone();
 	turns();
 	MUST(nccl.ncclCommDestroy(comm));
 	return 0;
