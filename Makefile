@@ -113,6 +113,7 @@ SIM_CFLAGS := $(BASE_CFLAGS) $(OLD_GLIBC) -fPIC -Itests/sim -Itests/sim/cuda -It
 
 LIB_LDFLAGS := -shared -pthread -Wl,-soname,libturbo.so -Wl,-Bsymbolic-functions -Wl,--gc-sections \
 	-Wl,--as-needed -Wl,-z,relro,-z,now,-z,noexecstack -Wl,--version-script=$(GEN)/exports.map \
+	-Wl,--dynamic-list=$(GEN)/allocator.list \
 	$(if $(SAN),,-Wl,-z,defs) $(SAN_FLAGS)
 # Before glibc 2.34 these were libraries; since then they are empty, and libc's packages keep them for old programs.
 OLD_LIBS = $(if $(SAN),,-Wl,--push-state,--no-as-needed $(foreach l,libpthread.so.0 libdl.so.2,$(if $(findstring /,$(shell \
@@ -126,7 +127,7 @@ LIB_S := $(wildcard shim/stubs_$(ARCH).S)
 LIB_O := $(LIB_C:%.c=$(OBJ)/%.o) $(LIB_S:%.S=$(OBJ)/%.o)
 ifneq ($(wildcard shim/hooks.def),)
 LIB_O += $(OBJ)/gen/hook_stubs.o
-GENERATED := $(addprefix $(GEN)/,hook_ids.h hook_table.inc hook_stubs.S hook_libc.inc exports.map)
+GENERATED := $(addprefix $(GEN)/,hook_ids.h hook_table.inc hook_stubs.S hook_libc.inc allocator.list exports.map)
 endif
 TOOL_O := $(patsubst %.c,$(OBJ)/%.o,$(wildcard tools/turbo/*.c))
 # What reads timelines: a part of the command, and what its unit tests link.
@@ -203,6 +204,7 @@ what_hook_ids.h := ids
 what_hook_libc.inc := libc
 what_hook_table.inc := table
 what_hook_stubs.S := stubs
+what_allocator.list := list
 what_exports.map := map
 $(GENERATED): $(GEN)/%: shim/hooks.awk shim/hooks.def
 	$(call say,GEN,$@)
@@ -240,8 +242,8 @@ $(OBJ)/%.o: FLAGS = $(LIB_CFLAGS)
 $(OBJ)/tests/%.o $(OBJ)/tools/%.o: FLAGS = $(TEST_CFLAGS)
 $(OBJ)/tests/unit/%.o: FLAGS = $(UNIT_CFLAGS)
 $(OBJ)/tests/sim/cuda/%.o $(OBJ)/tests/sim/rt/%.o $(OBJ)/tests/sim/cupti/%.o $(OBJ)/tests/sim/nccl/%.o $(OBJ)/tests/sim/nvml/%.o: FLAGS = $(SIM_CFLAGS)
-# Called a million times a second.
-$(OBJ)/shim/hostmem.o: EARLY := -fomit-frame-pointer
+# Called a million times a second, and before anything else is.
+$(OBJ)/shim/hostmem.o $(OBJ)/shim/hostmem_early.o: EARLY := -fomit-frame-pointer -fno-builtin
 $(OBJ)/tests/sim/cupti/callback.o: $(GEN)/sim_cbid.inc
 $(OBJ)/tools/turbo/%.o $(OBJ)/tools/timeline/%.o $(OBJ)/tools/doctor/%.o: FLAGS = $(LIB_CFLAGS)
 
@@ -262,7 +264,7 @@ $(OBJ)/%.o: %.S | $(GENERATED)
 
 # ---- products -----------------------------------------------------------------------
 
-$(LIBTURBO): $(LIB_O) $(filter %.map,$(GENERATED)) $(HOOKS_OK)
+$(LIBTURBO): $(LIB_O) $(filter %.map %.list,$(GENERATED)) $(HOOKS_OK)
 	$(call say,LD,$@)
 	$(Q)$(CC) $(LIB_LDFLAGS) $(LDFLAGS) -o $@ $(LIB_O)
 

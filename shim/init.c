@@ -14,6 +14,7 @@
 
 #include "fork.h"
 #include "guard.h"
+#include "hostmem_early.h"
 #include "libc.h"
 #include "life.h"
 #include "log.h"
@@ -81,6 +82,7 @@ __attribute__((constructor)) static void turbo_start(void)
 		return;
 	}
 	libc_look();
+	early_find();
 	read_options();
 	is_run_cmd = mark_is_set(MARK_RUN) && !mark_is_set(MARK_ENGAGED);
 	life_start(option_get(OPT_PRESET) != 0, origin || mark_is_set(MARK_ENGAGED));

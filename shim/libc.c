@@ -16,7 +16,8 @@ static const char *const names[LIBC_COUNT] = {
 
 void *libc_fn[LIBC_COUNT];
 
-/* Another object before us has an allocator: the program itself, or a library preloaded before ours. */
+static const char *const allocators[] = {"malloc", "calloc", "realloc", "free", "posix_memalign"};
+/* Another object before us has an allocator, or a part of one: the program itself, or a library preloaded before ours. */
 static bool overtaken;
 
 static int look(struct elfsym_object *object, unsigned index, void *arg)
@@ -29,8 +30,9 @@ static int look(struct elfsym_object *object, unsigned index, void *arg)
 		*behind = true;
 		return 0;
 	}
-	if (!*behind && elfsym_find(object, "free"))
-		__atomic_store_n(&overtaken, true, __ATOMIC_RELAXED);
+	for (unsigned i = 0; !*behind && i < sizeof(allocators) / sizeof(allocators[0]); i++)
+		if (elfsym_find(object, allocators[i]))
+			__atomic_store_n(&overtaken, true, __ATOMIC_RELAXED);
 	for (unsigned id = 0; *behind && id < LIBC_COUNT; id++) {
 		void *fn = __atomic_load_n(&libc_fn[id], __ATOMIC_RELAXED);
 		if (!fn)
@@ -61,11 +63,11 @@ extern void *__libc_malloc(size_t) __attribute__((weak));
 
 bool libc_allocator_is_ours(void)
 {
-	libc_next(LIBC_malloc);
+	libc_get(LIBC_malloc);
 	return !__atomic_load_n(&overtaken, __ATOMIC_RELAXED);
 }
 
 bool libc_allocates(void)
 {
-	return __libc_malloc && libc_next(LIBC_malloc) == (void *)__libc_malloc;
+	return __libc_malloc && libc_get(LIBC_malloc) == (void *)__libc_malloc;
 }

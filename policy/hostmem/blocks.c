@@ -1,410 +1,384 @@
-/* blocks.c - see blocks.h. */
+/*
+ * blocks.c - the table of blocks, and from an address to its block.
+ *
+ * No two blocks share a granule of the address space: each begins at the beginning of one (the page of a BIG_LEAD lies in the
+ * granule before, which is not entered for it), so a map from granules to entries finds the block of any address.
+ */
 #define _GNU_SOURCE
 #include "blocks.h"
 
 #include <errno.h>
-#include <linux/futex.h>
-#include <sched.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <sys/syscall.h>
-#include <time.h>
-#include <unistd.h>
 
+#include "gate.h"
+#include "kept.h"
+#include "log.h"
+#include "pages.h"
 #include "stats.h"
 
-#define PLACES 4096u
-#define PROBES 64u
-/* A block may be larger than what is asked for by one part of so many, and by BLOCKS_ALIGN. */
-#define WASTE 8
-/* Clearing by hand moves 10 GB/s, faulting small pages in 1.5 (169 ms for 256 MiB on the machine of BENCHMARKS.md); beyond,
- * memory that the program may never touch would be touched. Huge pages are as fast fresh. */
-#define CLEAR_MOST ((size_t)256 << 20)
-
-enum { FREE, USED, KEPT };
-
-/* `address` is stored last and cleared first, under the lock; read without it. The rest: the lock, but that `bytes` and `state`
- * of a block that the program has are read by who has it. */
-static struct block {
-	_Atomic uintptr_t address; /* release, acquire */
-	_Atomic size_t bytes;      /* of the mapping */
-	_Atomic int state;
-	int node;
-	uint64_t since; /* kept since, ms */
-} table[PLACES];
-
-_Atomic size_t blocks_min = SIZE_MAX;
+struct big_block blocks_table[BLOCKS_MOST];
+_Atomic uint32_t blocks_high;
 _Atomic bool blocks_any;
-_Atomic uint32_t blocks_kept_some;
 
-static _Atomic uint32_t lock;  /* futex: 0 free, 1 taken, 2 taken and waited for */
-static size_t kept, kept_most; /* the lock */
-static bool broken;            /* in a forked child: constant there */
-/* Sizes, by their binary logarithm, of which blocks were at least half in memory when they were freed. Relaxed. */
-static _Atomic uint64_t dense;
+static _Atomic(blocks_hook *) hook;
 
-/* ---- the lock: held for some stores and a look over the table, never over a system call that can wait ---- */
+/* ---- from granules to entries ---- */
 
-static void lock_take(void)
+#define GRANULE_BITS 21
+#define LEAF_BITS 14
+#define ADDRESS_BITS 48
+#define LEAVES (1u << (ADDRESS_BITS - GRANULE_BITS - LEAF_BITS))
+#define LEAF_GRANULES (1u << LEAF_BITS)
+
+/* Number of an entry + 1, or 0. Release after the entry is filled; acquire. */
+struct leaf {
+	_Atomic uint16_t entry[LEAF_GRANULES];
+};
+/* Never taken away. Release, acquire. */
+static _Atomic(struct leaf *) root[LEAVES];
+_Static_assert(BLOCKS_MOST < UINT16_MAX, "an entry's number in a leaf");
+
+static struct leaf *leaf_of(uintptr_t address)
 {
-	uint32_t none = 0;
-
-	if (atomic_compare_exchange_strong_explicit(&lock, &none, 1, memory_order_acquire, memory_order_relaxed))
-		return;
-	while (atomic_exchange_explicit(&lock, 2, memory_order_acquire) != 0)
-		syscall(SYS_futex, &lock, FUTEX_WAIT_PRIVATE, 2, NULL, NULL, 0);
+	return atomic_load_explicit(&root[address >> (GRANULE_BITS + LEAF_BITS)], memory_order_acquire);
 }
 
-static void lock_give(void)
+static bool leaf_make(uintptr_t address)
 {
-	if (atomic_exchange_explicit(&lock, 0, memory_order_release) == 2)
-		syscall(SYS_futex, &lock, FUTEX_WAKE_PRIVATE, 1, NULL, NULL, 0);
+	struct leaf *none = NULL, *leaf;
+
+	if (leaf_of(address))
+		return true;
+	leaf = mmap(NULL, sizeof(*leaf), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	if (leaf == MAP_FAILED)
+		return false;
+	if (!atomic_compare_exchange_strong_explicit(&root[address >> (GRANULE_BITS + LEAF_BITS)], &none, leaf,
+												 memory_order_acq_rel, memory_order_acquire))
+		munmap(leaf, sizeof(*leaf));
+	return true;
 }
 
-/* ---- small things ---- */
-
-static uint64_t now_ms(void)
+/* The granules that a mapping [base, base + bytes) has entered. */
+static uintptr_t first_granule(uintptr_t base)
 {
-	struct timespec t;
-
-	clock_gettime(CLOCK_MONOTONIC_COARSE, &t);
-	return (uint64_t)t.tv_sec * 1000 + (uint64_t)t.tv_nsec / 1000000;
+	return (base + GATE_GRANULE - 1) >> GRANULE_BITS;
+}
+static uintptr_t end_granule(uintptr_t base, size_t bytes)
+{
+	return (base + bytes + GATE_GRANULE - 1) >> GRANULE_BITS;
 }
 
-static int this_node(void)
+static void enter(uintptr_t from, uintptr_t end, uint16_t value)
 {
-	unsigned cpu, node = 0;
-
-	return syscall(SYS_getcpu, &cpu, &node, NULL) == 0 ? (int)node : 0;
+	for (uintptr_t g = from; g < end; g++)
+		atomic_store_explicit(&leaf_of(g << GRANULE_BITS)->entry[g % LEAF_GRANULES], value,
+							  memory_order_release);
 }
 
-static unsigned log_of(size_t bytes)
+static uint16_t number_of(const struct big_block *b)
 {
-	return 63u - (unsigned)__builtin_clzl(bytes);
+	return (uint16_t)(b - blocks_table + 1);
 }
 
-static bool is_dense(size_t bytes)
+/* The block's mapping is, or will be, at `base`. False: no memory. */
+static bool cover(const struct big_block *b, uintptr_t base, size_t bytes)
 {
-	return atomic_load_explicit(&dense, memory_order_relaxed) >> log_of(bytes) & 1;
+	for (uintptr_t g = first_granule(base); g < end_granule(base, bytes);
+		 g = (g / LEAF_GRANULES + 1) * LEAF_GRANULES)
+		if (!leaf_make(g << GRANULE_BITS))
+			return false;
+	enter(first_granule(base), end_granule(base, bytes), number_of(b));
+	return true;
 }
 
-static unsigned place_of(uintptr_t address)
+/* Before the addresses are given up: the next moment they may be another thread's. */
+static void uncover(uintptr_t base, size_t bytes)
 {
-	return (unsigned)((address >> 21) * UINT64_C(0x9e3779b97f4a7c15) >> 52);
+	enter(first_granule(base), end_granule(base, bytes), 0);
 }
 
-static struct block *find(const void *address)
+static struct big_block *find(const void *address)
 {
-	unsigned first = place_of((uintptr_t)address);
+	uintptr_t a = (uintptr_t)address;
+	struct leaf *leaf = a >> ADDRESS_BITS ? NULL : leaf_of(a);
+	unsigned n =
+		leaf ? atomic_load_explicit(&leaf->entry[(a >> GRANULE_BITS) % LEAF_GRANULES], memory_order_acquire)
+			 : 0;
 
-	for (unsigned i = 0; i < PROBES; i++) {
-		struct block *b = &table[(first + i) % PLACES];
-		if (atomic_load_explicit(&b->address, memory_order_acquire) == (uintptr_t)address)
-			return b;
+	return n ? &blocks_table[n - 1] : NULL;
+}
+
+struct big_block *blocks_at(const void *address)
+{
+	struct big_block *b = find(address);
+
+	if (!b || atomic_load_explicit(&b->state, memory_order_acquire) != BIG_USED)
+		return NULL;
+	return (uintptr_t)address - blocks_begin(b) < blocks_end(b) - blocks_begin(b) ? b : NULL;
+}
+
+/* ---- entries ---- */
+
+bool blocks_swap(struct big_block *b, enum big_state from, enum big_state to)
+{
+	uint32_t is = from;
+
+	return atomic_compare_exchange_strong_explicit(&b->state, &is, to, memory_order_acq_rel,
+												   memory_order_relaxed);
+}
+
+static void set_state(struct big_block *b, enum big_state state)
+{
+	atomic_store_explicit(&b->state, state, memory_order_release);
+}
+
+static struct big_block *entry_new(void)
+{
+	uint32_t high = atomic_load_explicit(&blocks_high, memory_order_relaxed);
+
+	for (uint32_t i = 0; i < high; i++)
+		if (atomic_load_explicit(&blocks_table[i].state, memory_order_relaxed) == BIG_NONE &&
+			blocks_swap(&blocks_table[i], BIG_NONE, BIG_BUSY))
+			return &blocks_table[i];
+	while (high < BLOCKS_MOST) {
+		if (!atomic_compare_exchange_weak_explicit(&blocks_high, &high, high + 1, memory_order_relaxed,
+												   memory_order_relaxed))
+			continue;
+		/* Another thread may have been faster, by the loop above. */
+		if (blocks_swap(&blocks_table[high], BIG_NONE, BIG_BUSY))
+			return &blocks_table[high];
+		high = atomic_load_explicit(&blocks_high, memory_order_relaxed);
 	}
 	return NULL;
 }
 
-/* The lock. */
-static struct block *place_for(uintptr_t address)
+void blocks_each(void (*visit)(struct big_block *b, void *arg), void *arg)
 {
-	unsigned first = place_of(address);
+	uint32_t high = atomic_load_explicit(&blocks_high, memory_order_relaxed);
 
-	for (unsigned i = 0; i < PROBES; i++) {
-		struct block *b = &table[(first + i) % PLACES];
-		if (atomic_load_explicit(&b->address, memory_order_relaxed) == 0)
-			return b;
+	for (uint32_t i = 0; i < high; i++) {
+		uint32_t state = atomic_load_explicit(&blocks_table[i].state, memory_order_acquire);
+		if (state == BIG_USED || state == BIG_KEPT)
+			visit(&blocks_table[i], arg);
 	}
-	return NULL;
+}
+
+void blocks_set_hook(blocks_hook *to)
+{
+	atomic_store_explicit(&hook, to, memory_order_release);
+}
+
+bool blocks_may(struct big_block *b, enum blocks_why why, bool helper)
+{
+	blocks_hook *ask;
+
+	if (atomic_load_explicit(&b->pin, memory_order_acquire) == 0)
+		return true;
+	ask = atomic_load_explicit(&hook, memory_order_acquire);
+	return ask && ask(b, why, helper);
 }
 
 /* ---- mappings ---- */
 
-static void *map(size_t bytes)
+/* malloc_chunk of glibc's malloc/malloc.c, of one that is a mapping: how far it lies behind the mapping's beginning, and
+ * how long it is, with IS_MMAPPED. */
+static void write_header(struct big_block *b)
 {
-	char *all = mmap(NULL, bytes + BLOCKS_ALIGN, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-	size_t before;
+	size_t *user = (size_t *)blocks_begin(b);
+	size_t before = blocks_begin(b) - 2 * sizeof(size_t) - b->base;
 
-	if (all == MAP_FAILED)
-		return NULL;
-	before = -(uintptr_t)all & (BLOCKS_ALIGN - 1);
-	if (before)
-		munmap(all, before);
-	if (BLOCKS_ALIGN - before)
-		munmap(all + before + bytes, BLOCKS_ALIGN - before);
-	/* Blocks that were only touched here and there stay as small as they would be without us. */
-	if (is_dense(bytes))
-		madvise(all + before, bytes, MADV_HUGEPAGE);
-	return all + before;
+	user[-2] = before;
+	user[-1] = (b->bytes - before) | 2;
 }
 
-/* Whether half of it or more is in memory, by a sample. */
-static bool half_resident(char *address, size_t bytes)
+void blocks_release(struct big_block *b)
 {
-	enum { SAMPLES = 64 };
-	unsigned char page;
-	unsigned in = 0;
-	size_t step = bytes / SAMPLES / 4096 * 4096;
+	uncover(b->base, b->bytes);
+	pages_unmap(b->base, b->bytes);
+	b->base = 0;
+	b->bytes = 0;
+	atomic_store_explicit(&b->user, 0, memory_order_relaxed);
+	set_state(b, BIG_NONE);
+}
 
-	for (unsigned i = 0; i < SAMPLES; i++)
-		in += mincore(address + i * step, 4096, &page) == 0 && (page & 1);
-	return in * 2 >= SAMPLES;
+static bool cut(struct big_block *b, size_t bytes)
+{
+	uintptr_t keep = end_granule(b->base, bytes), end = end_granule(b->base, b->bytes);
+
+	enter(keep, end, 0);
+	if (munmap((void *)(b->base + bytes), b->bytes - bytes) != 0) {
+		enter(keep, end, number_of(b));
+		return false;
+	}
+	b->bytes = bytes;
+	return true;
+}
+
+static bool grow_here(struct big_block *b, size_t bytes)
+{
+	size_t old = b->bytes;
+
+	if (mremap((void *)b->base, old, bytes, 0) == MAP_FAILED)
+		return false;
+	if (!cover(b, b->base, bytes)) {
+		munmap((void *)(b->base + old), bytes - old);
+		return false;
+	}
+	b->bytes = bytes;
+	return true;
+}
+
+static bool move(struct big_block *b, size_t bytes)
+{
+	uintptr_t from = b->base, to = pages_reserve(bytes, b->flags & BIG_LEAD ? pages_size() : 0);
+
+	if (!to)
+		return false;
+	if (!cover(b, to, bytes)) {
+		pages_unmap(to, bytes);
+		return false;
+	}
+	uncover(from, b->bytes);
+	if (mremap((void *)from, b->bytes, bytes, MREMAP_MAYMOVE | MREMAP_FIXED, (void *)to) == MAP_FAILED) {
+		cover(b, from, b->bytes);
+		uncover(to, bytes);
+		pages_unmap(to, bytes);
+		return false;
+	}
+	atomic_store_explicit(&b->user, blocks_begin(b) - from + to, memory_order_relaxed);
+	b->base = to;
+	b->bytes = bytes;
+	return true;
+}
+
+bool blocks_reshape(struct big_block *b, size_t bytes)
+{
+	if (bytes < b->bytes)
+		return cut(b, bytes);
+	return bytes == b->bytes || grow_here(b, bytes) || move(b, bytes);
 }
 
 /* ---- taking ---- */
 
-/* The smallest kept block that fits, on this node. The lock. */
-static struct block *best_kept(size_t bytes, int node)
+/* Where glibc would have put it, from the beginning of a page: a program that sums from an aligned address on gets the same
+ * bits. False: not here. */
+static bool want_of(struct big_want *w, size_t bytes, size_t align)
 {
-	struct block *best = NULL;
-	size_t most = bytes + bytes / WASTE + BLOCKS_ALIGN;
-
-	for (unsigned i = 0; kept && i < PLACES; i++) {
-		struct block *b = &table[i];
-		size_t has = atomic_load_explicit(&b->bytes, memory_order_relaxed);
-		if (atomic_load_explicit(&b->state, memory_order_relaxed) == KEPT && b->node == node &&
-			has >= bytes && has <= most &&
-			(!best || has < atomic_load_explicit(&best->bytes, memory_order_relaxed)))
-			best = b;
-	}
-	return best;
+	if (align > GATE_GRANULE || bytes > (size_t)1 << (ADDRESS_BITS - 2))
+		return false;
+	w->lead = align > GATE_LEAD_MOST ? BIG_LEAD : 0;
+	w->offset = w->lead ? pages_size() : align <= 16 ? 16 : align < 64 ? 64 : align;
+	w->bytes = pages_round(w->offset + bytes);
+	return true;
 }
 
-/* The system's own zeros, in huge pages where blocks of this size fill. */
-static void fresh(void *address, size_t has, size_t bytes)
+static struct big_block *map_new(const struct big_want *w)
 {
-	if (is_dense(bytes))
-		madvise(address, has, MADV_HUGEPAGE);
-	madvise(address, has, MADV_DONTNEED);
-}
+	struct big_block *b = entry_new();
 
-static void *take_kept(size_t bytes, bool zeroed)
-{
-	int node = this_node();
-	struct block *b;
-	size_t has = 0;
-
-	lock_take();
-	b = best_kept(bytes, node);
-	if (b) {
-		has = atomic_load_explicit(&b->bytes, memory_order_relaxed);
-		atomic_store_explicit(&b->state, USED, memory_order_relaxed);
-		kept -= has;
-	}
-	lock_give();
 	if (!b)
 		return NULL;
-	void *address = (void *)atomic_load_explicit(&b->address, memory_order_relaxed);
-	stats_add(STATS_HOSTMEM_BYTES, -(uint64_t)has);
-	stats_add(STATS_HOSTMEM_HITS, 1);
-	if (zeroed && bytes <= CLEAR_MOST && !is_dense(bytes))
-		memset(address, 0, bytes);
-	else if (zeroed)
-		fresh(address, has, bytes);
-	return address;
-}
-
-static void *take_new(size_t bytes)
-{
-	void *address = map(bytes);
-	struct block *b;
-
-	if (!address && blocks_trim(0) == 0)
-		address = map(bytes);
-	if (!address)
-		return NULL;
-	lock_take();
-	b = place_for((uintptr_t)address);
-	if (b) {
-		atomic_store_explicit(&b->bytes, bytes, memory_order_relaxed);
-		atomic_store_explicit(&b->state, USED, memory_order_relaxed);
-		b->node = this_node();
-		atomic_store_explicit(&b->address, (uintptr_t)address, memory_order_release);
-		atomic_store_explicit(&blocks_any, true, memory_order_release);
+	b->base = pages_map(w->bytes, w->lead ? pages_size() : 0);
+	if (b->base && !cover(b, b->base, w->bytes)) {
+		pages_unmap(b->base, w->bytes);
+		b->base = 0;
 	}
-	lock_give();
-	if (!b) {
-		munmap(address, bytes);
+	if (!b->base) {
+		set_state(b, BIG_NONE);
 		return NULL;
 	}
+	b->bytes = w->bytes;
+	b->flags = w->lead;
+	atomic_store_explicit(&b->pin, 0, memory_order_relaxed);
+	atomic_fetch_add_explicit(&b->stamp, 1, memory_order_relaxed);
+	atomic_store_explicit(&blocks_any, true, memory_order_release);
 	stats_add(STATS_HOSTMEM_MISSES, 1);
-	return address;
+	return b;
 }
 
-void *blocks_take(size_t bytes, bool zeroed)
+void *blocks_take(size_t bytes, size_t align, bool zeroed)
 {
+	struct big_want want;
+	struct big_block *b;
 	int saved = errno;
-	void *address;
+	bool clear = zeroed;
 
-	if (broken || bytes > SIZE_MAX / 4)
+	if (!want_of(&want, bytes, align))
 		return NULL;
-	bytes = (bytes + BLOCKS_ALIGN - 1) & ~(BLOCKS_ALIGN - 1);
-	address = take_kept(bytes, zeroed);
-	if (!address)
-		address = take_new(bytes);
+	b = kept_take(&want, zeroed);
+	if (!b) {
+		b = map_new(&want);
+		if (!b && kept_drop_all(false))
+			b = map_new(&want);
+		clear = false;
+		if (b)
+			kept_new(b, zeroed);
+	}
 	errno = saved;
-	return address;
+	if (!b)
+		return NULL;
+	uintptr_t user = b->base + want.offset;
+	atomic_store_explicit(&b->user, user, memory_order_relaxed);
+	if (clear)
+		memset((void *)user, 0, bytes);
+	write_header(b);
+	set_state(b, BIG_USED);
+	return (void *)user;
 }
 
 /* ---- giving ---- */
 
-size_t blocks_size(const void *address)
+static struct big_block *beginning_at(const void *address)
 {
-	struct block *b = find(address);
+	struct big_block *b = find(address);
 
-	return b && atomic_load_explicit(&b->state, memory_order_relaxed) == USED
-			   ? atomic_load_explicit(&b->bytes, memory_order_relaxed)
-			   : 0;
+	return b && blocks_begin(b) == (uintptr_t)address ? b : NULL;
 }
 
-/* Out of the table and unmapped. Not the lock: the block is nobody's any more. */
-static void release(struct block *b, void *address, size_t bytes)
+size_t blocks_size(const void *address)
 {
-	/* First out of the table: the address may be another mapping's at once. */
-	lock_take();
-	atomic_store_explicit(&b->state, FREE, memory_order_relaxed);
-	atomic_store_explicit(&b->address, 0, memory_order_release);
-	lock_give();
-	munmap(address, bytes);
-	stats_add(STATS_HOSTMEM_RELEASED, bytes);
+	struct big_block *b = beginning_at(address);
+
+	return b && atomic_load_explicit(&b->state, memory_order_acquire) == BIG_USED
+			   ? blocks_end(b) - blocks_begin(b)
+			   : 0;
 }
 
 bool blocks_give(void *address)
 {
-	struct block *b = find(address);
+	struct big_block *b = beginning_at(address);
 	int saved = errno;
-	bool keep, first = false;
-	size_t bytes;
 
-	if (!b || atomic_load_explicit(&b->state, memory_order_relaxed) != USED)
+	if (!b)
 		return false;
-	bytes = atomic_load_explicit(&b->bytes, memory_order_relaxed);
-	if (broken) { /* what was the parent's goes back, and the table stays as it is */
-		atomic_store_explicit(&b->address, 0, memory_order_release);
-		munmap(address, bytes);
+	if (!blocks_swap(b, BIG_USED, BIG_BUSY)) {
+		log_once(LOG_WARN, "hostmem: a block of memory was freed twice; the second time is ignored");
 		errno = saved;
 		return true;
 	}
-	if (half_resident(address, bytes))
-		atomic_fetch_or_explicit(&dense, UINT64_C(1) << log_of(bytes), memory_order_relaxed);
-	lock_take();
-	keep = kept + bytes <= kept_most;
-	if (keep) {
-		first = kept == 0;
-		kept += bytes;
-		b->since = now_ms();
-		atomic_store_explicit(&b->state, KEPT, memory_order_relaxed);
-	}
-	lock_give();
-	if (keep)
-		stats_add(STATS_HOSTMEM_BYTES, bytes);
-	else
-		release(b, address, bytes);
-	if (first) {
-		atomic_fetch_add_explicit(&blocks_kept_some, 1, memory_order_release);
-		syscall(SYS_futex, &blocks_kept_some, FUTEX_WAKE_PRIVATE, 1, NULL, NULL, 0);
-	}
+	if (!kept_put(b))
+		blocks_release(b);
 	errno = saved;
 	return true;
 }
 
 void *blocks_resize(void *address, size_t bytes)
 {
-	struct block *b = find(address), *to;
+	struct big_block *b = beginning_at(address);
 	int saved = errno;
-	size_t has = b ? atomic_load_explicit(&b->bytes, memory_order_relaxed) : 0;
-	void *moved;
+	size_t whole;
+	bool fits;
 
-	if (!b || bytes > SIZE_MAX / 4)
+	if (!b || bytes > (size_t)1 << (ADDRESS_BITS - 2) || !blocks_swap(b, BIG_USED, BIG_BUSY))
 		return NULL;
-	bytes = (bytes + BLOCKS_ALIGN - 1) & ~(BLOCKS_ALIGN - 1);
-	if (bytes <= has && bytes >= has / 2)
-		return address;
-	/* Pages move to a new mapping: no byte is copied, what was never touched stays so. */
-	moved = map(bytes);
-	if (!moved) {
-		errno = saved;
-		return NULL;
-	}
-	size_t less = bytes < has ? bytes : has;
-	lock_take();
-	to = place_for((uintptr_t)moved);
-	if (to) {
-		atomic_store_explicit(&to->bytes, bytes, memory_order_relaxed);
-		atomic_store_explicit(&to->state, USED, memory_order_relaxed);
-		to->node = b->node;
-		atomic_store_explicit(&to->address, (uintptr_t)moved, memory_order_release);
-	}
-	lock_give();
-	if (!to || mremap(address, less, less, MREMAP_MAYMOVE | MREMAP_FIXED, moved) == MAP_FAILED) {
-		if (to)
-			release(to, moved, bytes);
-		else
-			munmap(moved, bytes);
-		errno = saved;
-		return NULL;
-	}
-	/* mremap has unmapped what it moved; the rest goes with the entry. */
-	lock_take();
-	atomic_store_explicit(&b->state, FREE, memory_order_relaxed);
-	atomic_store_explicit(&b->address, 0, memory_order_release);
-	lock_give();
-	if (has > less)
-		munmap((char *)address + less, has - less);
+	whole = pages_round(blocks_begin(b) - b->base + bytes);
+	fits = whole <= b->bytes;
+	if (whole != b->bytes && blocks_may(b, BLOCKS_GOES, false) && blocks_reshape(b, whole))
+		fits = true;
+	address = fits ? (void *)blocks_begin(b) : NULL;
+	write_header(b);
+	set_state(b, BIG_USED);
 	errno = saved;
-	return moved;
-}
-
-/* ---- giving back ---- */
-
-size_t blocks_trim(uint64_t idle_ms)
-{
-	uint64_t now = now_ms();
-	size_t left;
-
-	for (unsigned i = 0; i < PLACES; i++) {
-		struct block *b = &table[i];
-		void *address = NULL;
-		size_t bytes = 0;
-		if (atomic_load_explicit(&b->state, memory_order_relaxed) != KEPT)
-			continue;
-		lock_take();
-		if (atomic_load_explicit(&b->state, memory_order_relaxed) == KEPT && now - b->since >= idle_ms) {
-			address = (void *)atomic_load_explicit(&b->address, memory_order_relaxed);
-			bytes = atomic_load_explicit(&b->bytes, memory_order_relaxed);
-			kept -= bytes;
-			atomic_store_explicit(&b->state, USED, memory_order_relaxed); /* ours, for a moment */
-		}
-		lock_give();
-		if (address) {
-			stats_add(STATS_HOSTMEM_BYTES, -(uint64_t)bytes);
-			release(b, address, bytes);
-		}
-	}
-	lock_take();
-	left = kept;
-	lock_give();
-	return left;
-}
-
-/* ---- life ---- */
-
-void blocks_start(size_t min, size_t most)
-{
-	kept_most = most;
-	atomic_store(&blocks_min, min);
-}
-
-void blocks_stop(void)
-{
-	atomic_store(&blocks_min, SIZE_MAX);
-}
-
-void blocks_fork_child(void)
-{
-	if (atomic_load(&lock) != 0) {
-		broken = true;
-		atomic_store(&blocks_min, SIZE_MAX);
-		atomic_store(&lock, 0);
-	}
+	return address;
 }

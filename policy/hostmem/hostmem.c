@@ -1,66 +1,27 @@
-/* hostmem.c - the policy: when it is on, how much is kept, and the thread that gives back what is idle. */
-#define _GNU_SOURCE
-#include <errno.h>
-#include <linux/futex.h>
-#include <malloc.h>
+/* hostmem.c - the policy: when it is on, and how much is kept. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/syscall.h>
-#include <time.h>
-#include <unistd.h>
 
-#include "blocks.h"
-#include "guard.h"
-#include "hostmem.h"
+#include "gate.h"
+#include "kept.h"
 #include "libc.h"
 #include "life.h"
 #include "log.h"
 #include "options.h"
 #include "stats.h"
-#include "thread.h"
+#include "sys.h"
+#include "trimmer.h"
 #include "../memory.h"
 #include "../policy.h"
 
-#define MIN_MB 32 /* glibc's mmap threshold never grows beyond */
+/* Above, glibc maps and unmaps each block: its own threshold never grows beyond, and does not learn from what we take. */
+#define MIN_MB 32
 #define CACHE_MB 2048
 #define RAM_PART 20 /* 5 % of the machine's or the cgroup's */
 #define FREE_PART 8
-#define IDLE_MS 10000
-#define TICK_S 2
 
-static _Atomic bool started;
-
-/* ---- giving back ---- */
-
-static void *keeper(void *arg)
-{
-	struct memory memory;
-
-	(void)arg;
-	guard_enter();
-	for (;;) {
-		const struct timespec tick = {TICK_S, 0};
-		uint32_t seen = atomic_load_explicit(&blocks_kept_some, memory_order_acquire);
-		bool tight = memory_look("", &memory) && memory_is_tight(&memory);
-		if (blocks_trim(tight ? 0 : IDLE_MS) == 0)
-			syscall(SYS_futex, &blocks_kept_some, FUTEX_WAIT_PRIVATE, seen, NULL, NULL, 0);
-		else
-			nanosleep(&tick, NULL);
-	}
-	return NULL;
-}
-
-void hostmem_kept(void)
-{
-	bool no = false;
-
-	if (!atomic_load_explicit(&started, memory_order_relaxed) &&
-		atomic_compare_exchange_strong(&started, &no, true) && !thread_start("turbo-hostmem", keeper, NULL))
-		blocks_stop(); /* nobody would give back: nothing more is kept than there is */
-}
-
-/* ---- life ---- */
+static bool begun; /* the constructor's thread, or the one whose cuInit came first */
 
 /* The user wants to see or test libc's own allocator. */
 static bool libc_is_watched(void)
@@ -75,7 +36,15 @@ static bool libc_is_watched(void)
 	return tunables && strstr(tunables, "glibc.malloc.");
 }
 
-static size_t cache_bytes(void)
+/* The system counts memory when it is mapped: what is kept would be missing elsewhere. */
+static bool memory_is_counted(void)
+{
+	char text[16];
+
+	return sys_slurp("/proc/sys/vm/overcommit_memory", text, sizeof(text)) > 0 && text[0] == '2';
+}
+
+static size_t most_kept(void)
 {
 	int64_t mb = option_get(OPT_HOSTMEM_CACHE_MB);
 	uint64_t most = (uint64_t)CACHE_MB << 20;
@@ -89,23 +58,35 @@ static size_t cache_bytes(void)
 	return (size_t)(memory.available / FREE_PART < most ? memory.available / FREE_PART : most);
 }
 
-static void start(void)
+static void begin(void)
 {
 	int64_t mb = option_get(OPT_HOSTMEM_MIN_MB);
+	size_t min = (size_t)(mb == OPTION_AUTO ? MIN_MB : mb) << 20;
 
-	if (!option_get(OPT_HOSTMEM) || !life_engaged() || !libc_allocator_is_ours() || libc_is_watched())
+	if (begun || !option_get(OPT_HOSTMEM) || !life_engaged())
+		return;
+	begun = true;
+	if (!libc_allocator_is_ours() || libc_is_watched() || memory_is_counted())
 		return;
 	if (!libc_allocates() && !option_is_set(OPT_HOSTMEM)) {
 		log_info("hostmem: another allocator is loaded, and left alone");
 		return;
 	}
-	blocks_start((size_t)(mb == OPTION_AUTO ? MIN_MB : mb) << 20, cache_bytes());
+	kept_start(most_kept());
+	trimmer_begin();
+	gate_open(min);
 }
 
 static void fork_child(void)
 {
-	atomic_store(&started, false);
-	blocks_fork_child();
+	kept_fork_child();
+	trimmer_fork_child();
+}
+
+static void stop(void)
+{
+	gate_shut();
+	kept_stop();
 }
 
 static int summary(char *buf, int size)
@@ -119,8 +100,9 @@ static int summary(char *buf, int size)
 
 const struct policy hostmem_policy = {
 	.name = "hostmem",
-	.start = start,
+	.start = begin,
+	.cuda_ready = begin,
 	.fork_child = fork_child,
-	.stop = blocks_stop,
+	.stop = stop,
 	.summary = summary,
 };
