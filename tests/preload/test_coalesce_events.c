@@ -22,7 +22,7 @@ static void a_loop_is_grouped(void **state)
 /* As a framework does it: an event and a wait before each, an event behind each. */
 static void a_loop_with_events_is_grouped(void **state)
 {
-	CUstream current = stream_new(CU_STREAM_NON_BLOCKING);
+	CUstream current = gather_stream(CU_STREAM_NON_BLOCKING);
 	CUevent before = event_new(PLAIN), after[40];
 	(void)state;
 	for (int i = 0; i < 40; i++)
@@ -104,7 +104,7 @@ static void questions_are_never_ahead(void **state)
 
 static void a_recorded_again_event_is_the_new_one(void **state)
 {
-	CUstream other = stream_new(CU_STREAM_NON_BLOCKING);
+	CUstream other = gather_stream(CU_STREAM_NON_BLOCKING);
 	CUevent e = event_new(PLAIN);
 	(void)state;
 	gathers(0, 4);
@@ -133,7 +133,7 @@ static void a_recorded_again_event_is_the_new_one(void **state)
 /* The handle may be given to another event at once. */
 static void a_destroyed_event_leaves_nothing(void **state)
 {
-	CUstream other = stream_new(CU_STREAM_NON_BLOCKING);
+	CUstream other = gather_stream(CU_STREAM_NON_BLOCKING);
 	(void)state;
 	for (int i = 0; i < 60; i++) {
 		CUevent e = event_new(PLAIN), next;
@@ -152,7 +152,7 @@ static void a_destroyed_event_leaves_nothing(void **state)
 
 static void a_wait_of_another_stream_orders(void **state)
 {
-	CUstream other = stream_new(CU_STREAM_NON_BLOCKING);
+	CUstream other = gather_stream(CU_STREAM_NON_BLOCKING);
 	CUevent e = event_new(PLAIN);
 	(void)state;
 	gate_close(stream);
@@ -172,7 +172,7 @@ static void a_wait_of_another_stream_orders(void **state)
 /* A wait that is placed behind held back operations does not hold them up. */
 static void a_later_wait_is_not_inherited(void **state)
 {
-	CUstream other = stream_new(CU_STREAM_NON_BLOCKING);
+	CUstream other = gather_stream(CU_STREAM_NON_BLOCKING);
 	CUevent e = event_new(PLAIN);
 	(void)state;
 	gate_close(other);
@@ -261,7 +261,7 @@ static void a_stream_is_destroyed(void **state)
 {
 	(void)state;
 	for (int i = 0; i < 20; i++) {
-		CUstream s = stream_new(CU_STREAM_NON_BLOCKING);
+		CUstream s = gather_stream(CU_STREAM_NON_BLOCKING);
 		CUevent e = event_new(PLAIN);
 		for (int k = 0; k < 3; k++)
 			gather_on(k, comm, s);

@@ -72,7 +72,7 @@ static void each_is_waited_for(void **state)
 
 static void streams_that_block_pass(void **state)
 {
-	CUstream s = stream_new(CU_STREAM_DEFAULT), on[] = {s, NULL, CU_STREAM_LEGACY, CU_STREAM_PER_THREAD};
+	CUstream s = gather_stream(CU_STREAM_DEFAULT), on[] = {s, NULL, CU_STREAM_LEGACY, CU_STREAM_PER_THREAD};
 	(void)state;
 	for (int k = 0; k < 4; k++) {
 		for (int i = 0; i < 5; i++)
@@ -128,7 +128,7 @@ static void a_split_one_keeps_its_order(void **state)
 static void several_communicators_keep_their_order(void **state)
 {
 	ncclComm_t c[3] = {comm, comm_new(true), comm_new(true)};
-	CUstream s[3] = {stream, stream_new(CU_STREAM_NON_BLOCKING), stream_new(CU_STREAM_NON_BLOCKING)};
+	CUstream s[3] = {stream, gather_stream(CU_STREAM_NON_BLOCKING), gather_stream(CU_STREAM_NON_BLOCKING)};
 	CUevent e = event_new(PLAIN);
 	(void)state;
 	for (int round = 0; round < 10; round++) {
@@ -209,7 +209,7 @@ static void *beside(void *arg)
 /* Nothing is held back that a capture of another thread, which forbids calls, would keep from being launched. */
 static void a_capture_elsewhere_delays_nothing(void **state)
 {
-	struct beside b = {comm_new(true), stream_new(CU_STREAM_NON_BLOCKING), false};
+	struct beside b = {comm_new(true), gather_stream(CU_STREAM_NON_BLOCKING), false};
 	pthread_t thread;
 	CUgraph graph;
 	(void)state;

@@ -20,6 +20,7 @@ struct policy devmem_trace_policy = {.name = "silent"};
 struct policy nccl_policy = {.name = "silent"};
 struct policy timeline_policy = {.name = "silent"};
 struct policy hostmem_policy = {.name = "silent"};
+struct policy pinned_policy = {.name = "silent"};
 struct policy files_policy = {.name = "silent"};
 
 static char calls[256];
@@ -57,7 +58,7 @@ static void on_context_gone(void *ctx, int device)
 
 static int others_are_silent(void)
 {
-	return policy_count == 7 && policy_table[0] == &copy_policy;
+	return policy_count == 8 && policy_table[0] == &copy_policy;
 }
 
 static void every_member_is_called_once(void **state)

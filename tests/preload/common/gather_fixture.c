@@ -23,7 +23,7 @@ bool preloaded(void)
 	return list && strstr(list, "libturbo.so");
 }
 
-CUstream stream_new(unsigned flags)
+CUstream gather_stream(unsigned flags)
 {
 	CUstream s;
 
@@ -77,7 +77,7 @@ int gather_setup(void **state)
 	for (int i = 0; i < GATHER_SLOTS; i++)
 		pattern_fill(gather_from(i), GATHER_BYTES, (uint32_t)i + 7);
 	comm = comm_new(true);
-	stream = stream_new(CU_STREAM_NON_BLOCKING);
+	stream = gather_stream(CU_STREAM_NON_BLOCKING);
 	return 0;
 }
 

@@ -60,7 +60,7 @@ void must_arrive(int first, int n);
 void must_event(CUevent e); /* polls cuEventQuery until it is over */
 
 CUevent event_new(unsigned flags);
-CUstream stream_new(unsigned flags);
+CUstream gather_stream(unsigned flags);
 ncclComm_t comm_new(bool blocking);
 
 /* A kernel that keeps a stream busy until the gate is opened. */
