@@ -34,6 +34,7 @@ static _Atomic uint32_t
 static _Atomic uint32_t early; /* notes put while NONE; relaxed */
 static _Atomic bool stopped;   /* relaxed */
 static bool network_too;       /* constant after the constructor */
+static pid_t pid; /* the process that the memory belongs to; another one is here in vfork() or clone() */
 
 /* The helper's. */
 static struct track track;
@@ -198,6 +199,7 @@ void helper_wake(const char *path, size_t length)
 void helper_start(bool network)
 {
 	network_too = network;
+	pid = getpid();
 }
 
 void helper_stop(void)
@@ -208,6 +210,7 @@ void helper_stop(void)
 
 void helper_fork_child(void)
 {
+	pid = getpid();
 	atomic_store_explicit(&state, NONE, memory_order_relaxed);
 	atomic_store_explicit(&early, 0, memory_order_relaxed);
 	/* What the parent's helper was counting may be half written. */

@@ -63,7 +63,9 @@ static bool decide(struct job *j)
 	if (!look_at_opened(j, &largest, &average) || !memory_look("", &memory) ||
 		(j->budget = memory_budget(&memory)) == 0)
 		return false;
-	j->most = largest * JOB_SIZE_TIMES > JOB_SIZE_LEAST ? largest * JOB_SIZE_TIMES : JOB_SIZE_LEAST;
+	j->where = (struct read_where){j->tree.device, j->network, largest * JOB_SIZE_TIMES};
+	if (j->where.most < JOB_SIZE_LEAST)
+		j->where.most = JOB_SIZE_LEAST;
 	if (average * j->tree.files <= j->budget && !j->tree.too_large) {
 		tree_sort_inodes(&j->tree);
 		return true;
@@ -103,6 +105,7 @@ static void read_all(struct job *j)
 static bool is_warm(struct job *j)
 {
 	_Alignas(8) static char names[4096];
+	const struct read_where any = {READ_NO_DEVICE, j->network, INT64_MAX};
 	unsigned seen = 0;
 	char path[PATH_MAX];
 
@@ -122,7 +125,7 @@ static bool is_warm(struct job *j)
 			const struct sys_dirent *e = (const void *)(names + at);
 			at += e->length;
 			if (skip % 8 || e->name[0] == '.' || !track_wants(&j->run, e->name) ||
-				!read_open(dir, e->name, READ_ANY_DEVICE, INT64_MAX, &f))
+				!read_open(dir, e->name, &any, &f))
 				continue;
 			seen++;
 			bool is = read_is_resident(&f, f.size / 2) == 1;

@@ -6,6 +6,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "read.h"
 #include "track.h"
 #include "tree.h"
 #include "tune.h"
@@ -19,13 +20,15 @@ struct job {
 	char last[JOB_LAST][256]; /* below the root; "" none */
 	/* The job's thread; readers from when they are started. */
 	struct tree tree;
-	uint64_t most;   /* bytes of a file */
-	uint64_t budget; /* bytes in all */
-	bool in_order;   /* not all fits: a window ahead of the program */
+	struct read_where where; /* files may be */
+	uint64_t budget;         /* bytes in all */
+	bool in_order;           /* not all fits: a window ahead of the program */
 
 	_Atomic uint32_t next;    /* file to be taken; relaxed */
 	_Atomic uint64_t opened;  /* files that the program opened below the root; the helper's; relaxed */
 	_Atomic uint64_t newest;  /* hash of the last one's path below the root; the helper's; relaxed */
+	_Atomic bool following;   /* a reader looks where the program is; acquire, release */
+	uint64_t followed;        /* hash of the path that it found last; whoever is following */
 	_Atomic uint32_t reached; /* in order: where the program is; relaxed */
 	_Atomic uint64_t bytes;   /* asked for; relaxed */
 	_Atomic uint32_t streak;  /* looks in a row that found a file in memory; relaxed */

@@ -48,9 +48,8 @@ bool job_find_order(struct job *j)
 	return is_order(j);
 }
 
-void job_follow(struct job *j)
+static void find(struct job *j, uint64_t newest)
 {
-	uint64_t newest = atomic_load_explicit(&j->newest, memory_order_relaxed);
 	uint32_t from = atomic_load_explicit(&j->reached, memory_order_relaxed);
 	char path[PATH_MAX];
 
@@ -59,4 +58,16 @@ void job_follow(struct job *j)
 			atomic_store_explicit(&j->reached, f, memory_order_relaxed);
 			return;
 		}
+}
+
+void job_follow(struct job *j)
+{
+	uint64_t newest = atomic_load_explicit(&j->newest, memory_order_relaxed);
+
+	if (atomic_exchange_explicit(&j->following, true, memory_order_acquire))
+		return;
+	if (newest != j->followed)
+		find(j, newest);
+	j->followed = newest;
+	atomic_store_explicit(&j->following, false, memory_order_release);
 }

@@ -5,9 +5,10 @@
 #include "read.h"
 #include "stats.h"
 
-#define LOOK_EVERY 32u /* files between two looks whether they are in memory already */
-#define STREAK 4u      /* so many in a row that are: those between two looks are left out */
-#define WINDOW 512u    /* files ahead of a program that is followed */
+#define LOOK_EVERY 32u  /* files between two looks whether they are in memory already */
+#define STREAK 4u       /* so many in a row that are: those between two looks are left out */
+#define WAIT_NS 4000000 /* between two looks whether the program has come nearer */
+#define WINDOW 512u     /* files ahead of a program that is followed */
 
 static uint64_t now_ns(void)
 {
@@ -29,7 +30,7 @@ static bool may_read(struct job *j, uint32_t file)
 /* Until the program has come near enough; false: it does not. */
 static bool wait_for_program(struct job *j, uint32_t file)
 {
-	const struct timespec pause = {0, 1000000};
+	const struct timespec pause = {0, WAIT_NS};
 	uint64_t opened = 0, since = 0;
 
 	while (!may_read(j, file)) {
@@ -76,8 +77,7 @@ void job_read(struct job *j)
 		if ((i % LOOK_EVERY && atomic_load_explicit(&j->streak, memory_order_relaxed) >= STREAK) ||
 			(j->in_order && i < atomic_load_explicit(&j->reached, memory_order_relaxed)))
 			continue;
-		if (!tree_path(&j->tree, i, path, sizeof(path)) ||
-			!read_open(j->tree.root, path, j->tree.device, j->most, &f))
+		if (!tree_path(&j->tree, i, path, sizeof(path)) || !read_open(j->tree.root, path, &j->where, &f))
 			continue;
 		if (!is_warm(j, i, &f)) {
 			read_ahead(&f, 0, f.size);

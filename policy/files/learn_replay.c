@@ -15,7 +15,6 @@
 #include "stats.h"
 #include "../sys.h"
 #include "thread.h"
-#include "where.h"
 
 #define SAMPLES 16u
 
@@ -23,7 +22,7 @@
 static char *text;
 static size_t size, room;
 static uint64_t what, budget;
-static bool network_too;
+static struct read_where anywhere = {READ_NO_DEVICE, false, INT64_MAX};
 static uint32_t record[LEARN_FILES]; /* offsets in `text` */
 static uint32_t records;
 
@@ -37,13 +36,7 @@ static bool open_record(uint32_t i, struct learn_record *r, struct read_file *f)
 {
 	size_t at = record[i];
 
-	if (!learn_list_next(text, size, &at, r) ||
-		!read_open(AT_FDCWD, r->path, READ_ANY_DEVICE, (uint64_t)INT64_MAX, f))
-		return false;
-	if (network_too || where_kind(f->fd) == WHERE_LOCAL)
-		return true;
-	read_close(f);
-	return false;
+	return learn_list_next(text, size, &at, r) && read_open(AT_FDCWD, r->path, &anywhere, f);
 }
 
 static void read_record(uint32_t i)
@@ -150,7 +143,7 @@ void learn_replay(char *list, size_t list_size, size_t list_room, uint64_t numbe
 	size = list_size;
 	room = list_room;
 	what = number;
-	network_too = network;
+	anywhere.network = network;
 	madvise(list, list_room, MADV_DONTFORK);
 	atomic_store_explicit(&threads, 1, memory_order_relaxed);
 	if (!thread_start("turbo-start", first, NULL))

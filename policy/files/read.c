@@ -9,6 +9,7 @@
 
 #include "../sys.h"
 #include "tune.h"
+#include "where.h"
 
 #define LEASES 64u
 
@@ -64,21 +65,31 @@ void read_leases(void)
 	atomic_store_explicit(&looking, false, memory_order_release);
 }
 
-static bool is_wanted(const struct stat *st, dev_t device, uint64_t most)
+static bool is_wanted(const struct stat *st, uint64_t most)
 {
 	return S_ISREG(st->st_mode) && st->st_size > 0 && (uint64_t)st->st_size <= most &&
-		   (device == READ_ANY_DEVICE || st->st_dev == device) &&
 		   /* Mandatory locks, before Linux 5.15. */
 		   !((st->st_mode & S_ISGID) && !(st->st_mode & S_IXGRP)) && !is_leased(st->st_ino);
 }
 
-bool read_open(int dir, const char *path, dev_t device, uint64_t most, struct read_file *out)
+/* A file's device is its own on some file systems with layers, and another one where a symbolic link leads. */
+static bool is_near(int fd, const struct read_where *where, dev_t device)
+{
+	enum where_kind kind;
+
+	if (device == where->device)
+		return true;
+	kind = where_kind(fd);
+	return kind == WHERE_LOCAL || (kind == WHERE_NETWORK && where->network);
+}
+
+bool read_open(int dir, const char *path, const struct read_where *where, struct read_file *out)
 {
 	/* Between the look and the open it may have become something else: a fifo does not block then, a lease is not waited for. */
 	static const int flags = O_RDONLY | O_NONBLOCK | O_CLOEXEC | O_NOCTTY;
 	struct stat st, now;
 
-	if (fstatat(dir, path, &st, 0) != 0 || !is_wanted(&st, device, most))
+	if (fstatat(dir, path, &st, 0) != 0 || !is_wanted(&st, where->most))
 		return false;
 	out->fd = sys_openat(dir, path, flags | O_NOATIME, 0);
 	out->silent = out->fd >= 0;
@@ -86,7 +97,8 @@ bool read_open(int dir, const char *path, dev_t device, uint64_t most, struct re
 		out->fd = sys_openat(dir, path, flags, 0);
 	if (out->fd < 0)
 		return false;
-	if (fstat(out->fd, &now) != 0 || now.st_dev != st.st_dev || now.st_ino != st.st_ino) {
+	if (fstat(out->fd, &now) != 0 || now.st_dev != st.st_dev || now.st_ino != st.st_ino ||
+		!is_near(out->fd, where, now.st_dev)) {
 		sys_close(out->fd);
 		return false;
 	}

@@ -15,13 +15,19 @@ struct read_file {
 	uint64_t size;
 };
 
-#define READ_ANY_DEVICE ((dev_t)-1)
+/* Where a file may be. */
+struct read_where {
+	dev_t device;  /* here it may in any case: its directory is on it. READ_NO_DEVICE: none */
+	bool network;  /* elsewhere, on a network file system, too */
+	uint64_t most; /* bytes */
+};
+#define READ_NO_DEVICE ((dev_t)-1)
 
 /*
- * Opens a regular file that is not empty and at most `most` bytes large. Nothing else is ever opened, nor a file whose
- * lock is mandatory, that somebody has a lease on (`read_leases()`), or that is on another device than `device`. False: it is left alone.
+ * Opens a regular file that is not empty. Nothing else is ever opened, nor a file whose lock is mandatory or that somebody has a
+ * lease on (read_leases()); what turns out to be elsewhere is closed again. False: it is left alone.
  */
-bool read_open(int dir, const char *path, dev_t device, uint64_t most, struct read_file *out);
+bool read_open(int dir, const char *path, const struct read_where *where, struct read_file *out);
 void read_close(struct read_file *f);
 
 /* Asks the disk for bytes [from, to) and goes on; the time of access stays. */

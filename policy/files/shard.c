@@ -48,8 +48,11 @@ static unsigned names;
 static uint64_t next_look;
 static bool tight;
 
-static void begin(void)
+static struct read_where anywhere = {READ_NO_DEVICE, false, INT64_MAX};
+
+static void begin(bool network)
 {
+	anywhere.network = network;
 	for (unsigned i = 0; i < SHARD_FILES && !begun; i++)
 		shard[i].file.fd = -1;
 	begun = true;
@@ -100,12 +103,11 @@ void shard_opened(const char *path, int fd, bool network)
 	struct shard *s = NULL;
 	struct read_file f;
 	struct stat st;
-	enum where_kind kind;
 
 	if (!where_is_shard_extension(where_extension(path, length)) || !where_may_be_tree(path, length, false) ||
 		stat(path, &st) != 0 || !S_ISREG(st.st_mode) || (uint64_t)st.st_size < SHARD_BYTES)
 		return;
-	begin();
+	begin(network);
 	for (unsigned i = 0; i < SHARD_FILES; i++) {
 		if (shard[i].file.fd >= 0 && shard[i].file.inode == st.st_ino && shard[i].file.device == st.st_dev &&
 			shard[i].at.fd == fd)
@@ -113,13 +115,8 @@ void shard_opened(const char *path, int fd, bool network)
 		if (!s && shard[i].file.fd < 0)
 			s = &shard[i];
 	}
-	if (!s || !read_open(AT_FDCWD, path, READ_ANY_DEVICE, (uint64_t)INT64_MAX, &f))
+	if (!s || !read_open(AT_FDCWD, path, &anywhere, &f))
 		return;
-	kind = where_kind(f.fd);
-	if (kind == WHERE_NEVER || (kind == WHERE_NETWORK && !network)) {
-		read_close(&f);
-		return;
-	}
 	memset(s, 0, sizeof(*s));
 	s->file = f;
 	s->kernel_reads = kernel_window(f.device) >= SHARD_KERNEL_KIB;
@@ -163,7 +160,7 @@ static void read_next(struct shard *s)
 	s->next_read = true;
 	if (!shard_name_step(s->path, -1, other, sizeof(other)) || !was_opened(other) ||
 		!shard_name_step(s->path, 1, other, sizeof(other)) || was_opened(other) ||
-		!read_open(AT_FDCWD, other, s->file.device, (uint64_t)INT64_MAX, &f))
+		!read_open(AT_FDCWD, other, &anywhere, &f))
 		return;
 	uint64_t to = f.size < NEXT_BYTES ? f.size : NEXT_BYTES;
 	if (read_is_resident(&f, 0) != 1) {

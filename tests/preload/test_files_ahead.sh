@@ -62,4 +62,28 @@ hard=$(ulimit -Hn)
 [ "$(soft)" = 256 ] || fail 'a process that is not engaged gets another limit'
 [ "$(soft TURBO=off TURBO_RUN=1)" = 256 ] || fail 'TURBO=off raises the limit'
 ok "the limit of descriptors is raised to $most, where it is wanted"
+
+# A small /dev/shm is named once, by whoever puts something there first.
+shared()
+{
+	unshare -m sh -c 'mount -t tmpfs -o size="$0" none /dev/shm && exec "$@"' "$1" env LD_PRELOAD="$LIBTURBO" "${@:2}" python3 -c '
+import os
+from multiprocessing.shared_memory import SharedMemory
+for i in range(3):
+    if os.fork() == 0:
+        m = SharedMemory(create=True, size=4096)
+        m.close()
+        m.unlink()
+        os._exit(0)
+    os.wait()
+' 2>&1 | grep -c '/dev/shm holds'
+}
+if have python3 && unshare -m true 2>/dev/null && unshare -m mount -t tmpfs none /dev/shm 2>/dev/null; then
+	[ "$(shared 16m)" = 1 ] || fail "a /dev/shm of 16 MiB is named $(shared 16m) times"
+	[ "$(shared 2g)" = 0 ] || fail 'a large /dev/shm is named'
+	[ "$(shared 16m TURBO_FILES=off)" = 0 ] || fail 'TURBO_FILES=off speaks of /dev/shm'
+	ok 'a small /dev/shm is named once'
+else
+	echo 'no mount of our own here: nothing is known about /dev/shm'
+fi
 finish
