@@ -22,6 +22,7 @@ struct policy timeline_policy = {.name = "silent"};
 struct policy hostmem_policy = {.name = "silent"};
 struct policy pinned_policy = {.name = "silent"};
 struct policy files_policy = {.name = "silent"};
+struct policy math_policy = {.name = "silent"};
 
 static char calls[256];
 
@@ -58,7 +59,7 @@ static void on_context_gone(void *ctx, int device)
 
 static int others_are_silent(void)
 {
-	return policy_count == 8 && policy_table[0] == &copy_policy;
+	return policy_count == 9 && policy_table[0] == &copy_policy;
 }
 
 static void every_member_is_called_once(void **state)
