@@ -180,7 +180,7 @@ def check_software(parts, case):
                              "-Wl,--no-as-needed", gone)
     os.unlink(gone)
     case("software", "--quick", PYTHONPATH=missing, expect=["missing_library.fail", "torch.warn"])
-    case("software", "--quick", "--", "/nonexistent", expect=["python.fail"])
+    case("software", "--quick", "--", "/nowhere/nonexistent", expect=["python.fail"])
 
 
 def check_command(parts, case):
@@ -202,7 +202,7 @@ def check_measured(parts, case):
     assert found["data"][0]["values"]["files_per_second_8"] > 0 and "50 files" in found["data"][0]["seen"]
     assert "torch/__init__.py" in found["import_torch"][0]["seen"]
     # 16 MiB in 134 ms are half of gen 1 x1; 1 MiB in 1 ms is hardly anything of gen 5 x16.
-    case("measured", "--data", "/nonexistent", FAKE_MEM_MB=64, FAKE_PINNED_MS=134, SIM_NVML="gen_most=1,width_most=1", PYTHONPATH=None,
+    case("measured", "--data", "/nowhere/nonexistent", FAKE_MEM_MB=64, FAKE_PINNED_MS=134, SIM_NVML="gen_most=1,width_most=1", PYTHONPATH=None,
          expect=["pinned.warn", "data.fail"])
     case("measured", FAKE_START_S=5.1, PYTHONPATH=None, expect=["pinned.fail", "cuda_start.warn"])
     case("measured", FAKE_INIT=999, PYTHONPATH=None, expect=["cuda_start.fail"])
@@ -231,7 +231,7 @@ def check_environment(parts, case):
     assert list(second) == ["NVIDIA_TF32_OVERRIDE"]
     case("environment,nccl", expect=expect, **first)
     case("environment,nccl", OMP_NUM_THREADS=5000, CUDA_VISIBLE_DEVICES="0,7", NVIDIA_DRIVER_CAPABILITIES="video,utility", NCCL_SOCKET_IFNAME="ib0",
-         NCCL_IB_HCA="=mlx5_9", NCCL_TOPO_FILE="/nonexistent", root=parts.root("down", **{"sys__class__infiniband__mlx5_0__ports__1__state": "1: DOWN"}), **second,
+         NCCL_IB_HCA="=mlx5_9", NCCL_TOPO_FILE="/nowhere/nonexistent", root=parts.root("down", **{"sys__class__infiniband__mlx5_0__ports__1__state": "1: DOWN"}), **second,
          expect=["env_tf32_on.warn", "env_omp_many.warn", "env_visible.warn", "env_capabilities.warn", "nccl_interface.fail", "nccl_hca.fail",
                  "nccl_file.fail", "infiniband.warn"])
     case("environment,nccl", CUDA_VISIBLE_DEVICES="", NCCL_SOCKET_IFNAME="eth", NCCL_IB_HCA="^mlx5_1", expect=["env_visible.fail", "nccl_interface"])
@@ -261,7 +261,7 @@ def check_machine(parts, case):
         "sys__devices__system__clocksource__clocksource0__current_clocksource": "hpet",
         "sys__devices__system__node__node1__cpulist": "1000-1003", "sys__bus__pci__devices__0000:01:00.0__numa_node": "1",
         "sys__class__infiniband__mlx5_0__ports__1__state": "4: ACTIVE"}
-    found = case("machine", root=parts.root("worse", **worse), before=limits, TMPDIR="/nonexistent", HOME=None, expect=[
+    found = case("machine", root=parts.root("worse", **worse), before=limits, TMPDIR="/nowhere/nonexistent", HOME=None, expect=[
         "nofile.warn", "memlock.fail", "address_space.fail", "cpus.warn", "shm.warn", "memory.warn", "pressure.warn", "load.warn",
         "overcommit.warn", "numa_balancing.warn", "numa.warn", "cgroup_memory.warn", "oom_kills.warn", "cgroup_cpu.warn", "pids.warn", "thp.warn", "governor.warn",
         "clocksource.warn", "temporary.warn", "cache_folder.warn"])
@@ -291,7 +291,7 @@ def check_libturbo(parts, case):
         file.write(b"\x7fELF\2\1\1" + bytes(9) + struct.pack("<HHIQQQIHHHHHH", 2, machine, 1, 0, 64, 0, 0, 64, 56, 0, 64, 0, 0) + bytes(64))
     os.chmod(static, 0o755)
     future = parts.driver_folder("future", parts.future)
-    found = case("libturbo,measured", LD_LIBRARY_PATH=future, TURBO_COPY="sideways", LD_PRELOAD="/nonexistent.so", PYTHONPATH=None,
+    found = case("libturbo,measured", LD_LIBRARY_PATH=future, TURBO_COPY="sideways", LD_PRELOAD="/nowhere/nonexistent.so", PYTHONPATH=None,
                  expect=["options.warn", "says.warn", "preload.warn", "unknown_calls.warn", "loaded"])
     assert "cuMemcpyFuture" in found["unknown_calls"][0]["seen"] and "TURBO_COPY" in found["says"][0]["seen"]
     newer = parts.python_folder("newer", libraries={})
