@@ -310,6 +310,19 @@ static void the_grouping_of_ranks_can_be_compared(void **state)
 	job_all(&job, "allgather 10 times=2");
 	job_all(&job, "end");
 	assert_string_not_equal(ranks_ask(&job, 1, JOB_MS, "signature"), said);
+	/* Their order is the same, however they are grouped. */
+	job_all(&job, "allgather 10 times=2");
+	snprintf(said, sizeof said, "%s", ranks_ask(&job, 0, JOB_MS, "order"));
+	job_says(&job, 1, "order", said);
+	for (int i = 0; i < 3; i++) {
+		job_all(&job, "group");
+		job_all(&job, i == 0 ? "allgather 10 times=3" : "allgather 10");
+		job_all(&job, "end");
+	}
+	job_all(&job, "allgather 10 times=3");
+	job_says(&job, 0, "order", said);
+	job_all(&job, "allgather 11 times=8");
+	assert_string_not_equal(ranks_ask(&job, 0, JOB_MS, "order"), said);
 	job_stop(&job);
 }
 

@@ -246,6 +246,8 @@ static void obey_sim(struct order *o)
 		v = nccl.sim_nccl_launches(c);
 	else if (!strcmp(what, "signature"))
 		v = nccl.sim_nccl_signature(c);
+	else if (!strcmp(what, "order"))
+		v = nccl.sim_nccl_order(c);
 	else if (!strcmp(what, "started"))
 		v = nccl.sim_nccl_started(c, rank);
 	else if (!strcmp(what, "completed"))

@@ -25,7 +25,7 @@
  *	behind ORDER                                 obeyed by a thread of its own; answers at once
  *	joined                                       waits for that thread; its answer
  *	sleep MS, work MS (on the CPU), stop (SIGSTOP to itself), exit CODE
- *	fault NAME VALUE, mistakes, launches, signature, started R, completed R   of the simulated NCCL; [comm=C]
+ *	fault NAME VALUE, mistakes, launches, signature, order, started R, completed R   of the simulated NCCL; [comm=C]
  */
 #ifndef TURBO_TEST_RANK_ORDERS_H
 #define TURBO_TEST_RANK_ORDERS_H
