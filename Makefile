@@ -127,7 +127,9 @@ LIB_S := $(wildcard shim/stubs_$(ARCH).S)
 LIB_O := $(LIB_C:%.c=$(OBJ)/%.o) $(LIB_S:%.S=$(OBJ)/%.o)
 ifneq ($(wildcard shim/hooks.def),)
 LIB_O += $(OBJ)/gen/hook_stubs.o
-GENERATED := $(addprefix $(GEN)/,hook_ids.h hook_table.inc hook_stubs.S hook_libc.inc allocator.list exports.map)
+HOOKS := $(addprefix $(GEN)/,hook_ids.h hook_table.inc hook_stubs.S hook_libc.inc allocator.list exports.map)
+DOORS := $(addprefix $(GEN)/,door_table.inc door_stubs.inc)
+GENERATED := $(HOOKS) $(DOORS)
 endif
 TOOL_O := $(patsubst %.c,$(OBJ)/%.o,$(wildcard tools/turbo/*.c))
 # What reads timelines: a part of the command, and what its unit tests link.
@@ -206,15 +208,22 @@ what_hook_table.inc := table
 what_hook_stubs.S := stubs
 what_allocator.list := list
 what_exports.map := map
-$(GENERATED): $(GEN)/%: shim/hooks.awk shim/hooks.def
+$(HOOKS): $(GEN)/%: shim/hooks.awk shim/hooks.def
 	$(call say,GEN,$@)
 	@mkdir -p $(@D)
 	$(Q)LC_ALL=C awk -f shim/hooks.awk -v what=$(what_$*) shim/hooks.def > $@
 
+# What each of the driver's functions means for all-gathers that wait, out of its header.
+$(DOORS): $(GEN)/door_%.inc: shim/doors.sh shim/doors.awk shim/doors.def shim/hooks.awk shim/hooks.def tools/declarations.sh \
+		$(CUDA_MK) $(CUDA_H)
+	$(call say,GEN,$@)
+	@mkdir -p $(@D)
+	$(Q)CC='$(CC)' CUDA_INC='$(CUDA_INC)' CUDA_H='$(CUDA_H)' timeout 60 sh shim/doors.sh $* > $@
+
 # Every function of the installed headers must have a row in hooks.def; an unlisted one stops
 # the build with its name.
 HOOKS_OK := $(if $(GENERATED),$(if $(wildcard tests/check_hooks.sh),$(GEN)/hooks.ok))
-$(HOOKS_OK): tests/check_hooks.sh tests/check_hooks.awk shim/hooks.def shim/hooks.awk $(CUDA_MK) $(CUDA_H) $(NCCL_H)
+$(HOOKS_OK): tests/check_hooks.sh tests/check_hooks.awk tools/declarations.sh shim/hooks.def shim/hooks.awk $(CUDA_MK) $(CUDA_H) $(NCCL_H)
 	$(call say,CHECK,shim/hooks.def)
 	$(Q)CC='$(CC)' CUDA_INC='$(CUDA_INC)' CUDA_H='$(CUDA_H)' NCCL_H='$(NCCL_H)' CUPTI_H='$(CUPTI_H)' \
 		timeout 60 sh tests/check_hooks.sh && touch $@

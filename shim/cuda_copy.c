@@ -10,6 +10,7 @@
  */
 #include <cuda.h>
 
+#include "doors.h"
 #include "guard.h"
 #include "real.h"
 #include "stats.h"
@@ -39,34 +40,42 @@ static bool staged(const struct copy_call *call, CUresult *status)
  * struct copy_call. SYMBOL_offered() does it all: counts, offers the call to the policy, or
  * makes the real call, and shows the watchdog that the thread may wait in it. SYMBOL() does the same for a
  * copy that is too small to be offered, unless its thread has no lane yet or shares one, the real function
- * is still to be found, or the watchdog is to see it wait; `waits`: even a small copy does.
+ * is still to be found, the watchdog is to see it wait (`waits`: even a small copy does), or all-gathers may be
+ * pending; `door` is what it is for them.
  */
-#define COPY_ENTRY(symbol, waits, params, args, ...)                                                      \
-	static __attribute__((noinline)) CUresult symbol##_offered params                                     \
-	{                                                                                                     \
-		CUresult status;                                                                                  \
-		bool taken = false, begun = progress_wait_begin(FLIGHT_WAIT_GPU);                                 \
-		stats_call(HOOK_##symbol);                                                                        \
-		if (!WORTH_A_LOOK(bytes))                                                                         \
-			stats_add(STATS_COPY_PASS_SMALL, 1);                                                          \
-		else                                                                                              \
-			taken = staged(&(struct copy_call){__VA_ARGS__}, &status);                                    \
-		if (!taken)                                                                                       \
-			status = REAL_GET(symbol) args;                                                               \
-		progress_wait_end(begun);                                                                         \
-		tell_failure(status);                                                                             \
-		return status;                                                                                    \
-	}                                                                                                     \
-	TURBO_EXPORT CUresult symbol params                                                                   \
-	{                                                                                                     \
-		void *real = real_bound(HOOK_##symbol);                                                           \
-		if (__builtin_expect(                                                                             \
-				WORTH_A_LOOK(bytes) || ((waits) && SHOWN) || !real || !stats_call_own(HOOK_##symbol), 0)) \
-			return symbol##_offered args;                                                                 \
-		stats_cell_add_own(HOOK_COUNT + STATS_COPY_PASS_SMALL, 1);                                        \
-		return ((__typeof__(&symbol))real)args;                                                           \
+#define COPY_ENTRY(symbol, waits, door, params, args, ...)                                       \
+	static __attribute__((noinline)) CUresult symbol##_offered(LIST params, const void *caller)  \
+	{                                                                                            \
+		CUresult status;                                                                         \
+		bool taken = false;                                                                      \
+		if (doors_on())                                                                          \
+			door(symbol);                                                                        \
+		bool begun = progress_wait_begin(FLIGHT_WAIT_GPU);                                       \
+		stats_call(HOOK_##symbol);                                                               \
+		if (!WORTH_A_LOOK(bytes))                                                                \
+			stats_add(STATS_COPY_PASS_SMALL, 1);                                                 \
+		else                                                                                     \
+			taken = staged(&(struct copy_call){__VA_ARGS__}, &status);                           \
+		if (!taken)                                                                              \
+			status = REAL_GET(symbol) args;                                                      \
+		progress_wait_end(begun);                                                                \
+		tell_failure(status);                                                                    \
+		return status;                                                                           \
+	}                                                                                            \
+	TURBO_EXPORT CUresult symbol params                                                          \
+	{                                                                                            \
+		void *real = real_bound(HOOK_##symbol);                                                  \
+		if (__builtin_expect(WORTH_A_LOOK(bytes) || ((waits) && SHOWN) || doors_on() || !real || \
+								 !stats_call_own(HOOK_##symbol),                                 \
+							 0))                                                                 \
+			return symbol##_offered(LIST args, DOOR_CALLER);                                     \
+		stats_cell_add_own(HOOK_COUNT + STATS_COPY_PASS_SMALL, 1);                               \
+		return ((__typeof__(&symbol))real)args;                                                  \
 	}
+#define LIST(...) __VA_ARGS__
 #define SHOWN atomic_load_explicit(&progress_waits_shown, memory_order_relaxed)
+#define FOR_ALL(symbol) doors_wait(caller)
+#define FOR_STREAM(symbol) doors_stream(HOOK_##symbol, stream, caller)
 
 /* The functions' parameters, as the driver has them. */
 #define TO_DEVICE (CUdeviceptr dst, const void *src, size_t bytes)
@@ -78,23 +87,26 @@ static bool staged(const struct copy_call *call, CUresult *status)
 #define SYNC_ARGS (dst, src, bytes)
 #define ASYNC_ARGS (dst, src, bytes, stream)
 
-COPY_ENTRY(cuMemcpyHtoD_v2, true, TO_DEVICE, SYNC_ARGS, COPY_H2D, true, false, dst, ADDRESS(src), bytes, NULL)
-COPY_ENTRY(cuMemcpyHtoD_v2_ptds, true, TO_DEVICE, SYNC_ARGS, COPY_H2D, true, true, dst, ADDRESS(src), bytes,
+COPY_ENTRY(cuMemcpyHtoD_v2, true, FOR_ALL, TO_DEVICE, SYNC_ARGS, COPY_H2D, true, false, dst, ADDRESS(src),
+		   bytes, NULL)
+COPY_ENTRY(cuMemcpyHtoD_v2_ptds, true, FOR_ALL, TO_DEVICE, SYNC_ARGS, COPY_H2D, true, true, dst, ADDRESS(src),
+		   bytes, NULL)
+COPY_ENTRY(cuMemcpyDtoH_v2, true, FOR_ALL, TO_HOST, SYNC_ARGS, COPY_D2H, true, false, ADDRESS(dst), src,
+		   bytes, NULL)
+COPY_ENTRY(cuMemcpyDtoH_v2_ptds, true, FOR_ALL, TO_HOST, SYNC_ARGS, COPY_D2H, true, true, ADDRESS(dst), src,
+		   bytes, NULL)
+COPY_ENTRY(cuMemcpy, true, FOR_ALL, EITHER_WAY, SYNC_ARGS, COPY_UNIFIED, true, false, dst, src, bytes, NULL)
+COPY_ENTRY(cuMemcpy_ptds, true, FOR_ALL, EITHER_WAY, SYNC_ARGS, COPY_UNIFIED, true, true, dst, src, bytes,
 		   NULL)
-COPY_ENTRY(cuMemcpyDtoH_v2, true, TO_HOST, SYNC_ARGS, COPY_D2H, true, false, ADDRESS(dst), src, bytes, NULL)
-COPY_ENTRY(cuMemcpyDtoH_v2_ptds, true, TO_HOST, SYNC_ARGS, COPY_D2H, true, true, ADDRESS(dst), src, bytes,
-		   NULL)
-COPY_ENTRY(cuMemcpy, true, EITHER_WAY, SYNC_ARGS, COPY_UNIFIED, true, false, dst, src, bytes, NULL)
-COPY_ENTRY(cuMemcpy_ptds, true, EITHER_WAY, SYNC_ARGS, COPY_UNIFIED, true, true, dst, src, bytes, NULL)
-COPY_ENTRY(cuMemcpyHtoDAsync_v2, false, TO_DEVICE_ASYNC, ASYNC_ARGS, COPY_H2D, false, false, dst,
+COPY_ENTRY(cuMemcpyHtoDAsync_v2, false, FOR_STREAM, TO_DEVICE_ASYNC, ASYNC_ARGS, COPY_H2D, false, false, dst,
 		   ADDRESS(src), bytes, stream)
-COPY_ENTRY(cuMemcpyHtoDAsync_v2_ptsz, false, TO_DEVICE_ASYNC, ASYNC_ARGS, COPY_H2D, false, true, dst,
-		   ADDRESS(src), bytes, stream)
-COPY_ENTRY(cuMemcpyDtoHAsync_v2, true, TO_HOST_ASYNC, ASYNC_ARGS, COPY_D2H, false, false, ADDRESS(dst), src,
-		   bytes, stream)
-COPY_ENTRY(cuMemcpyDtoHAsync_v2_ptsz, true, TO_HOST_ASYNC, ASYNC_ARGS, COPY_D2H, false, true, ADDRESS(dst),
+COPY_ENTRY(cuMemcpyHtoDAsync_v2_ptsz, false, FOR_STREAM, TO_DEVICE_ASYNC, ASYNC_ARGS, COPY_H2D, false, true,
+		   dst, ADDRESS(src), bytes, stream)
+COPY_ENTRY(cuMemcpyDtoHAsync_v2, true, FOR_STREAM, TO_HOST_ASYNC, ASYNC_ARGS, COPY_D2H, false, false,
+		   ADDRESS(dst), src, bytes, stream)
+COPY_ENTRY(cuMemcpyDtoHAsync_v2_ptsz, true, FOR_STREAM, TO_HOST_ASYNC, ASYNC_ARGS, COPY_D2H, false, true,
+		   ADDRESS(dst), src, bytes, stream)
+COPY_ENTRY(cuMemcpyAsync, true, FOR_STREAM, EITHER_WAY_ASYNC, ASYNC_ARGS, COPY_UNIFIED, false, false, dst,
 		   src, bytes, stream)
-COPY_ENTRY(cuMemcpyAsync, true, EITHER_WAY_ASYNC, ASYNC_ARGS, COPY_UNIFIED, false, false, dst, src, bytes,
-		   stream)
-COPY_ENTRY(cuMemcpyAsync_ptsz, true, EITHER_WAY_ASYNC, ASYNC_ARGS, COPY_UNIFIED, false, true, dst, src, bytes,
-		   stream)
+COPY_ENTRY(cuMemcpyAsync_ptsz, true, FOR_STREAM, EITHER_WAY_ASYNC, ASYNC_ARGS, COPY_UNIFIED, false, true, dst,
+		   src, bytes, stream)

@@ -8,6 +8,7 @@
 #include <cuda.h>
 
 #include "capture.h"
+#include "doors.h"
 #include "inside.h"
 #include "life.h"
 #include "real.h"
@@ -94,6 +95,7 @@ static void stream_gone(CUstream stream, CUresult status)
 		CUresult status;                                   \
 		bool noted;                                        \
 		stats_call(HOOK_##symbol);                         \
+		DOOR_WAITS();                                      \
 		noted = capture_begin(stream, per_thread);         \
 		status = REAL(symbol)(__VA_ARGS__);                \
 		if (noted && status != CUDA_SUCCESS)               \
@@ -160,6 +162,7 @@ static void graph_ended(uint64_t capture, const CUgraph *graph, CUresult status)
 	{                                                             \
 		CUresult status;                                          \
 		stats_call(HOOK_##symbol);                                \
+		DOOR_STREAM_OF(symbol, stream);                           \
 		uint64_t capture = graph_ending(on);                      \
 		status = REAL(symbol)(stream, graph);                     \
 		capture_end(stream, per_thread, status);                  \
@@ -175,6 +178,8 @@ TURBO_EXPORT CUresult cuStreamDestroy(CUstream stream)
 	CUresult status;
 
 	stats_call(HOOK_cuStreamDestroy);
+	if (doors_on())
+		doors_stream_gone(stream, DOOR_CALLER);
 	TELL_TRACE(true, devmem_trace_destroy(stream));
 	stream_going(stream);
 	status = REAL(cuStreamDestroy)(stream);
@@ -187,6 +192,8 @@ TURBO_EXPORT CUresult cuStreamDestroy_v2(CUstream stream)
 	CUresult status;
 
 	stats_call(HOOK_cuStreamDestroy_v2);
+	if (doors_on())
+		doors_stream_gone(stream, DOOR_CALLER);
 	TELL_TRACE(true, devmem_trace_destroy(stream));
 	stream_going(stream);
 	status = REAL(cuStreamDestroy_v2)(stream);

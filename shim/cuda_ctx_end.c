@@ -10,6 +10,7 @@
 #include <pthread.h>
 
 #include "capture.h"
+#include "doors.h"
 #include "inside.h"
 #include "life.h"
 #include "real.h"
@@ -78,6 +79,8 @@ static void context_gone(CUcontext ctx, CUdevice device)
 	saved = inside_begin();
 	if (ctx)
 		use_less(ctx, true);
+	if (doors_on())
+		doors_context_gone();
 	capture_context_gone(ctx, device);
 	policies_context_gone(ctx, device);
 	inside_end(saved);
@@ -87,6 +90,7 @@ static void context_gone(CUcontext ctx, CUdevice device)
 TURBO_EXPORT CUresult cuCtxDestroy(CUcontext ctx)
 {
 	stats_call(HOOK_cuCtxDestroy);
+	DOOR_WAITS();
 	context_gone(ctx, -1);
 	return REAL(cuCtxDestroy)(ctx);
 }
@@ -94,6 +98,7 @@ TURBO_EXPORT CUresult cuCtxDestroy(CUcontext ctx)
 TURBO_EXPORT CUresult cuCtxDestroy_v2(CUcontext ctx)
 {
 	stats_call(HOOK_cuCtxDestroy_v2);
+	DOOR_WAITS();
 	context_gone(ctx, -1);
 	return REAL(cuCtxDestroy_v2)(ctx);
 }
@@ -169,6 +174,7 @@ static void quiet_end(bool begun)
 		CUresult status;                          \
 		bool quiet;                               \
 		stats_call(HOOK_##symbol);                \
+		DOOR_WAITS();                             \
 		before(device);                           \
 		quiet = quiet_begin();                    \
 		status = REAL(symbol)(device);            \
@@ -209,6 +215,7 @@ TURBO_EXPORT CUresult cuCtxDetach(CUcontext ctx)
 	CUresult status;
 
 	stats_call(HOOK_cuCtxDetach);
+	DOOR_WAITS();
 	if (guard_inside() || !life_cuda() || !is_current(ctx))
 		return REAL(cuCtxDetach)(ctx);
 	counted = use_less(ctx, false);
@@ -252,6 +259,7 @@ TURBO_EXPORT CUresult cuGreenCtxDestroy(CUgreenCtx green)
 	bool quiet;
 
 	stats_call(HOOK_cuGreenCtxDestroy);
+	DOOR_WAITS();
 	device = green_going(green);
 	quiet = quiet_begin();
 	status = REAL(cuGreenCtxDestroy)(green);

@@ -6,6 +6,7 @@
  */
 #include <cuda.h>
 
+#include "doors.h"
 #include "inside.h"
 #include "make_room.h"
 #include "real.h"
@@ -185,6 +186,8 @@ static CUresult launch_followed(launch_fn *real, CUgraphExec exec, CUstream stre
 	TURBO_EXPORT CUresult symbol(CUgraphExec exec, CUstream stream) \
 	{                                                               \
 		stats_call(HOOK_##symbol);                                  \
+		if (doors_on())                                             \
+			doors_graph_launch(HOOK_##symbol, stream, DOOR_CALLER); \
 		if (graphs_runnable() && !guard_inside())                   \
 			return launch_followed(REAL(symbol), exec, stream, on); \
 		return launch_real(REAL(symbol), exec, stream);             \

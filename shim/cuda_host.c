@@ -7,6 +7,7 @@
  */
 #include <cuda.h>
 
+#include "doors.h"
 #include "guard.h"
 #include "real.h"
 #include "stats.h"
@@ -73,6 +74,7 @@ static CUresult release(void *memory)
 TURBO_EXPORT CUresult cuMemFreeHost(void *memory)
 {
 	stats_call(HOOK_cuMemFreeHost);
+	DOOR_WAITS();
 	bool begun = progress_wait_begin(FLIGHT_WAIT_GPU);
 	CUresult status = release(memory);
 	progress_wait_end(begun);
@@ -90,6 +92,7 @@ static void *asked(void *memory)
 TURBO_EXPORT CUresult cuMemHostUnregister(void *memory)
 {
 	stats_call(HOOK_cuMemHostUnregister);
+	DOOR_WAITS();
 	bool begun = progress_wait_begin(FLIGHT_WAIT_GPU);
 	CUresult status = REAL(cuMemHostUnregister)(asked(memory));
 	progress_wait_end(begun);

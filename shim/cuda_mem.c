@@ -6,6 +6,7 @@
  */
 #include <cuda.h>
 
+#include "doors.h"
 #include "events.h"
 #include "guard.h"
 #include "make_room.h"
@@ -84,6 +85,7 @@ static CUresult free_mem(CUdeviceptr ptr)
 TURBO_EXPORT CUresult cuMemFree_v2(CUdeviceptr ptr)
 {
 	stats_call(HOOK_cuMemFree_v2);
+	DOOR_WAITS();
 	TELL_TRACE(true, devmem_trace_free(ptr, NULL));
 	bool begun = progress_wait_begin(FLIGHT_WAIT_GPU);
 	CUresult status = free_mem(ptr);
@@ -137,6 +139,7 @@ TURBO_EXPORT CUresult cuCtxSynchronize(void)
 	bool begun;
 
 	stats_call(HOOK_cuCtxSynchronize);
+	DOOR_WAITS();
 	token = synchronizing(NULL);
 	begun = progress_wait_begin(FLIGHT_WAIT_GPU);
 	status = REAL(cuCtxSynchronize)();
@@ -153,6 +156,7 @@ TURBO_EXPORT CUresult cuCtxSynchronize_v2(CUcontext ctx)
 	bool begun;
 
 	stats_call(HOOK_cuCtxSynchronize_v2);
+	DOOR_WAITS();
 	token = synchronizing(ctx);
 	begun = progress_wait_begin(FLIGHT_WAIT_GPU);
 	status = REAL(cuCtxSynchronize_v2)(ctx);

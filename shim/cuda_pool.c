@@ -8,6 +8,7 @@
 #include <cuda.h>
 #include <errno.h>
 
+#include "doors.h"
 #include "guard.h"
 #include "make_room.h"
 #include "../policy/devmem/calls.h"
@@ -71,6 +72,7 @@ static void no_memory(size_t bytes)
 	{                                                                                       \
 		CUresult status;                                                                    \
 		stats_call(HOOK_##symbol);                                                          \
+		DOOR_STREAM_OF(symbol, stream);                                                     \
 		if (!(offer) || !alloc(ptr, bytes, pool, stream, per_thread, &status)) {            \
 			struct devmem_room room = devmem_room_begin();                                  \
 			status = REAL_GET(symbol) args;                                                 \
@@ -113,6 +115,7 @@ static bool freed(CUdeviceptr ptr, CUstream stream, bool per_thread, CUresult *s
 	{                                                                                \
 		CUresult status;                                                             \
 		stats_call(HOOK_##symbol);                                                   \
+		DOOR_STREAM_OF(symbol, stream);                                              \
 		TELL_TRACE(true, devmem_trace_free(ptr, traced_stream(stream, per_thread))); \
 		if (freed(ptr, stream, per_thread, &status))                                 \
 			return status;                                                           \
@@ -168,6 +171,7 @@ TURBO_EXPORT CUresult cuMemPoolSetAccess(CUmemoryPool pool, const CUmemAccessDes
 	CUresult status;
 
 	stats_call(HOOK_cuMemPoolSetAccess);
+	DOOR_WAITS();
 	status = REAL(cuMemPoolSetAccess)(pool, desc, count);
 	TELL(status, status = pool_access(pool, desc, count));
 	return status;
@@ -178,6 +182,7 @@ TURBO_EXPORT CUresult cuMemPoolDestroy(CUmemoryPool pool)
 	CUresult status;
 
 	stats_call(HOOK_cuMemPoolDestroy);
+	DOOR_WAITS();
 	status = REAL(cuMemPoolDestroy)(pool);
 	TELL(status, pool_current_changed());
 	return status;

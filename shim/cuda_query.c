@@ -8,6 +8,7 @@
 #include <cuda.h>
 #include <errno.h>
 
+#include "doors.h"
 #include "guard.h"
 #include "real.h"
 #include "stats.h"
@@ -167,6 +168,7 @@ TURBO_EXPORT CUresult cuCtxDisablePeerAccess(CUcontext owner)
 	CUresult status;
 
 	stats_call(HOOK_cuCtxDisablePeerAccess);
+	DOOR_WAITS();
 	status = REAL(cuCtxDisablePeerAccess)(owner);
 	if (status == CUDA_SUCCESS)
 		peer(owner, false);

@@ -7,6 +7,7 @@
  */
 #include <cuda.h>
 
+#include "doors.h"
 #include "guard.h"
 #include "make_room.h"
 #include "real.h"
@@ -16,21 +17,24 @@
 
 /* `device` -1: the current context's. */
 #define ROOM(symbol, params, args, device) ROOM_AND(symbol, params, args, device, (void)0)
-
 /* `then`: when the call has succeeded. */
-#define ROOM_AND(symbol, params, args, device, then) \
-	TURBO_EXPORT CUresult symbol params              \
-	{                                                \
-		CUresult status;                             \
-		struct devmem_room room;                     \
-		stats_call(HOOK_##symbol);                   \
-		room = devmem_room_begin();                  \
-		do {                                         \
-			status = REAL_GET(symbol) args;          \
-		} while (made_room(status, &room, device));  \
-		if (status == CUDA_SUCCESS)                  \
-			then;                                    \
-		return status;                               \
+#define ROOM_AND(symbol, params, args, device, then) ROOM_DOOR(symbol, params, args, device, (void)0, then)
+
+/* `door`: what it is for pending all-gathers. */
+#define ROOM_DOOR(symbol, params, args, device, door, then) \
+	TURBO_EXPORT CUresult symbol params                     \
+	{                                                       \
+		CUresult status;                                    \
+		struct devmem_room room;                            \
+		stats_call(HOOK_##symbol);                          \
+		door;                                               \
+		room = devmem_room_begin();                         \
+		do {                                                \
+			status = REAL_GET(symbol) args;                 \
+		} while (made_room(status, &room, device));         \
+		if (status == CUDA_SUCCESS)                         \
+			then;                                           \
+		return status;                                      \
 	}
 
 #define DEVICE_OF(prop) \
@@ -47,8 +51,8 @@ ROOM(cuMemMap,
 	 (CUdeviceptr ptr, size_t bytes, size_t offset, CUmemGenericAllocationHandle handle,
 	  unsigned long long flags),
 	 (ptr, bytes, offset, handle, flags), -1)
-ROOM(cuMemSetAccess, (CUdeviceptr ptr, size_t bytes, const CUmemAccessDesc *access, size_t count),
-	 (ptr, bytes, access, count), -1)
+ROOM_DOOR(cuMemSetAccess, (CUdeviceptr ptr, size_t bytes, const CUmemAccessDesc *access, size_t count),
+		  (ptr, bytes, access, count), -1, DOOR_WAITS(), (void)0)
 ROOM(cuMemAllocManaged, (CUdeviceptr * ptr, size_t bytes, unsigned int flags), (ptr, bytes, flags), -1)
 ROOM(cuMemAllocPitch_v2,
 	 (CUdeviceptr * ptr, size_t *pitch, size_t width, size_t height, unsigned int element),
@@ -61,8 +65,10 @@ ROOM(cuMipmappedArrayCreate,
 
 /* ---- graphs; others: cuda_graph.c ---- */
 
-ROOM(cuGraphUpload, (CUgraphExec exec, CUstream stream), (exec, stream), -1)
-ROOM(cuGraphUpload_ptsz, (CUgraphExec exec, CUstream stream), (exec, stream), -1)
+ROOM_DOOR(cuGraphUpload, (CUgraphExec exec, CUstream stream), (exec, stream), -1,
+		  DOOR_STREAM_OF(cuGraphUpload, stream), (void)0)
+ROOM_DOOR(cuGraphUpload_ptsz, (CUgraphExec exec, CUstream stream), (exec, stream), -1,
+		  DOOR_STREAM_OF(cuGraphUpload_ptsz, stream), (void)0)
 
 /* ---- code ---- */
 
@@ -91,10 +97,17 @@ static void context_made(void)
 	guard_leave();
 }
 
-ROOM(cuStreamCreate, (CUstream * stream, unsigned int flags), (stream, flags), -1)
-ROOM(cuStreamCreateWithPriority, (CUstream * stream, unsigned int flags, int priority),
-	 (stream, flags, priority), -1)
-ROOM(cuCtxSetLimit, (CUlimit limit, size_t value), (limit, value), -1)
+static void stream_made(CUstream stream, unsigned int flags)
+{
+	if (doors_on())
+		doors_stream_made(stream, flags);
+}
+
+ROOM_AND(cuStreamCreate, (CUstream * stream, unsigned int flags), (stream, flags), -1,
+		 stream_made(*stream, flags))
+ROOM_AND(cuStreamCreateWithPriority, (CUstream * stream, unsigned int flags, int priority),
+		 (stream, flags, priority), -1, stream_made(*stream, flags))
+ROOM_DOOR(cuCtxSetLimit, (CUlimit limit, size_t value), (limit, value), -1, DOOR_WAITS(), (void)0)
 ROOM_AND(cuCtxCreate_v2, (CUcontext * ctx, unsigned int flags, CUdevice device), (ctx, flags, device), device,
 		 context_made())
 ROOM_AND(cuCtxCreate_v3,

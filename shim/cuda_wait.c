@@ -5,26 +5,29 @@
  */
 #include <cuda.h>
 
+#include "doors.h"
 #include "real.h"
 #include "stats.h"
 #include "../policy/nccl/progress.h"
 
-#define WAITS(symbol, params, args)                        \
+/* `door`: what it is for pending all-gathers, a statement. */
+#define WAITS(symbol, params, args, door)                  \
 	TURBO_EXPORT CUresult symbol params                    \
 	{                                                      \
 		stats_call(HOOK_##symbol);                         \
+		door;                                              \
 		bool begun = progress_wait_begin(FLIGHT_WAIT_GPU); \
 		CUresult status = REAL_GET(symbol) args;           \
 		progress_wait_end(begun);                          \
 		return status;                                     \
 	}
 
-WAITS(cuMemcpy2D_v2, (const CUDA_MEMCPY2D *copy), (copy))
-WAITS(cuMemcpy2D_v2_ptds, (const CUDA_MEMCPY2D *copy), (copy))
-WAITS(cuMemcpy2DUnaligned_v2, (const CUDA_MEMCPY2D *copy), (copy))
-WAITS(cuMemcpy2DUnaligned_v2_ptds, (const CUDA_MEMCPY2D *copy), (copy))
-WAITS(cuMemcpy3D_v2, (const CUDA_MEMCPY3D *copy), (copy))
-WAITS(cuMemcpy3D_v2_ptds, (const CUDA_MEMCPY3D *copy), (copy))
+WAITS(cuMemcpy2D_v2, (const CUDA_MEMCPY2D *copy), (copy), DOOR_WAITS())
+WAITS(cuMemcpy2D_v2_ptds, (const CUDA_MEMCPY2D *copy), (copy), DOOR_WAITS())
+WAITS(cuMemcpy2DUnaligned_v2, (const CUDA_MEMCPY2D *copy), (copy), DOOR_WAITS())
+WAITS(cuMemcpy2DUnaligned_v2_ptds, (const CUDA_MEMCPY2D *copy), (copy), DOOR_WAITS())
+WAITS(cuMemcpy3D_v2, (const CUDA_MEMCPY3D *copy), (copy), DOOR_WAITS())
+WAITS(cuMemcpy3D_v2_ptds, (const CUDA_MEMCPY3D *copy), (copy), DOOR_WAITS())
 
 /* A launch waits when the queue is full; and a kernel's first one, under lazy loading, until the device is idle, which
  * it never is while a collective waits for the launch behind it. */
@@ -32,14 +35,17 @@ WAITS(cuMemcpy3D_v2_ptds, (const CUDA_MEMCPY3D *copy), (copy))
 	WAITS(cuLaunchKernel##suffix,                                                                      \
 		  (CUfunction f, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by, unsigned bz, \
 		   unsigned shared, CUstream stream, void **params, void **extra),                             \
-		  (f, gx, gy, gz, bx, by, bz, shared, stream, params, extra))                                  \
+		  (f, gx, gy, gz, bx, by, bz, shared, stream, params, extra),                                  \
+		  DOOR_STREAM_OF(cuLaunchKernel##suffix, stream))                                              \
 	WAITS(cuLaunchKernelEx##suffix,                                                                    \
 		  (const CUlaunchConfig *config, CUfunction f, void **params, void **extra),                   \
-		  (config, f, params, extra))                                                                  \
+		  (config, f, params, extra),                                                                  \
+		  DOOR_STREAM_OF(cuLaunchKernelEx##suffix, config ? config->hStream : NULL))                   \
 	WAITS(cuLaunchCooperativeKernel##suffix,                                                           \
 		  (CUfunction f, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by, unsigned bz, \
 		   unsigned shared, CUstream stream, void **params),                                           \
-		  (f, gx, gy, gz, bx, by, bz, shared, stream, params))
+		  (f, gx, gy, gz, bx, by, bz, shared, stream, params),                                         \
+		  DOOR_STREAM_OF(cuLaunchCooperativeKernel##suffix, stream))
 
 LAUNCHES()
 LAUNCHES(_ptsz)

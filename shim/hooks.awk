@@ -116,7 +116,8 @@ END {
 	} else if (what == "stubs") {
 		print "#if defined(__x86_64__)\n#include \"count_stub_x86_64.inc\""
 		print "#elif defined(__aarch64__)\n#include \"count_stub_aarch64.inc\""
-		print "#else\n#error \"no count stub for this processor\"\n#endif\n"
+		print "#else\n#error \"no count stub for this processor\"\n#endif"
+		print "#include \"door_stubs.inc\"\n"
 		for (i = 0; i < count; i++)
 			if (how_of[symbols[i]] == "count")
 				print "count_stub " symbols[i] " " i

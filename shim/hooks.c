@@ -11,11 +11,11 @@
 #include "guard.h"
 #include "real.h"
 #include "stats.h"
+#include "stub_offsets.h"
 #include "text.h"
 
-/* What the count stubs (count_stub_*.inc) have built in. */
-_Static_assert(offsetof(struct stats_area, lanes) == 4096, "STUB_LANES_OFF");
-_Static_assert(offsetof(struct turbo_tls, lane) == 8, "STUB_TLS_LANE");
+_Static_assert(offsetof(struct stats_area, lanes) == STUB_LANES_OFF, "STUB_LANES_OFF");
+_Static_assert(offsetof(struct turbo_tls, lane) == STUB_TLS_LANE, "STUB_TLS_LANE");
 _Static_assert(sizeof(real_fn[0]) == 8, "a slot is 8 bytes");
 
 #define HOOK_ROW_HOOK(sym, lib, taker) extern void hook_body_##sym(void) __asm__(#sym);

@@ -93,30 +93,32 @@ static const char *const left_alone[] = {
  * Ranges of recent callers. Entries are read without a lock: `version` is odd while one is
  * written and is looked at before and after. An entry holds while no object was unloaded.
  */
+enum caller_kind { CALLER_OTHER, CALLER_ALONE, CALLER_NCCL };
 struct caller_range {
 	uint32_t version; /* acquire/release around the fields, which are relaxed */
 	uintptr_t lo, hi;
 	uint64_t unloads;
-	bool alone;
+	enum caller_kind kind;
 };
 #define CALLER_RANGES 8
 static struct caller_range caller_ranges[CALLER_RANGES];
 static unsigned caller_next;
 
-static bool cached(const struct caller_range *range, const void *caller, uint64_t unloads, bool *alone)
+static bool cached(const struct caller_range *range, const void *caller, uint64_t unloads,
+				   enum caller_kind *kind)
 {
 	uint32_t version = __atomic_load_n(&range->version, __ATOMIC_ACQUIRE);
 	uintptr_t lo = __atomic_load_n(&range->lo, __ATOMIC_RELAXED);
 	uintptr_t hi = __atomic_load_n(&range->hi, __ATOMIC_RELAXED);
 	bool same = __atomic_load_n(&range->unloads, __ATOMIC_RELAXED) == unloads;
 
-	*alone = __atomic_load_n(&range->alone, __ATOMIC_RELAXED);
+	*kind = __atomic_load_n(&range->kind, __ATOMIC_RELAXED);
 	__atomic_thread_fence(__ATOMIC_ACQUIRE); /* the fields before the second look */
 	return same && (uintptr_t)caller - lo < hi - lo && !(version & 1) &&
 		   __atomic_load_n(&range->version, __ATOMIC_RELAXED) == version;
 }
 
-static void cache(const struct elfsym_object *object, uint64_t unloads, bool alone)
+static void cache(const struct elfsym_object *object, uint64_t unloads, enum caller_kind kind)
 {
 	struct caller_range *range =
 		&caller_ranges[__atomic_fetch_add(&caller_next, 1, __ATOMIC_RELAXED) % CALLER_RANGES];
@@ -129,15 +131,26 @@ static void cache(const struct elfsym_object *object, uint64_t unloads, bool alo
 	__atomic_store_n(&range->lo, object->lo, __ATOMIC_RELAXED);
 	__atomic_store_n(&range->hi, object->hi, __ATOMIC_RELAXED);
 	__atomic_store_n(&range->unloads, unloads, __ATOMIC_RELAXED);
-	__atomic_store_n(&range->alone, alone, __ATOMIC_RELAXED);
+	__atomic_store_n(&range->kind, kind, __ATOMIC_RELAXED);
 	__atomic_store_n(&range->version, version + 2, __ATOMIC_RELEASE);
 }
 
 struct caller_search {
 	const void *caller;
 	uint64_t unloads;
-	bool alone;
+	enum caller_kind kind;
 };
+
+static enum caller_kind kind_of(struct elfsym_object *object)
+{
+	if (elfsym_contains(object, (const void *)&caller_ranges))
+		return CALLER_ALONE;
+	for (unsigned i = 0; i < sizeof(left_alone) / sizeof(left_alone[0]); i++)
+		if (elfsym_named(object, left_alone[i]))
+			return CALLER_ALONE;
+	return elfsym_is_library(object, "libnccl.so") || elfsym_named(object, "libnccl-") ? CALLER_NCCL
+																					   : CALLER_OTHER;
+}
 
 static int search_caller(struct elfsym_object *object, unsigned index, void *arg)
 {
@@ -146,25 +159,34 @@ static int search_caller(struct elfsym_object *object, unsigned index, void *arg
 	(void)index;
 	if (!elfsym_contains(object, search->caller))
 		return 0;
-	search->alone = elfsym_contains(object, (const void *)&caller_ranges);
-	for (unsigned i = 0; !search->alone && i < sizeof(left_alone) / sizeof(left_alone[0]); i++)
-		search->alone = elfsym_named(object, left_alone[i]);
-	cache(object, search->unloads, search->alone);
+	search->kind = kind_of(object);
+	cache(object, search->unloads, search->kind);
 	return 1;
+}
+
+/* `unloads`: what real_unloads() said, as recent as the answer must be. */
+static enum caller_kind caller_kind(const void *caller, uint64_t unloads)
+{
+	struct caller_search search = {.caller = caller, .unloads = unloads};
+
+	for (unsigned i = 0; i < CALLER_RANGES; i++)
+		if (cached(&caller_ranges[i], caller, unloads, &search.kind))
+			return search.kind;
+	search.kind = CALLER_OTHER;
+	elfsym_walk(search_caller, &search);
+	return search.kind;
 }
 
 bool lookup_leaves_alone(const void *caller)
 {
-	struct caller_search search = {.caller = caller};
-
 	real_bind(HOOK_LIB_CUDA); /* brings real_unloads() up to date */
-	search.unloads = real_unloads();
-	for (unsigned i = 0; i < CALLER_RANGES; i++)
-		if (cached(&caller_ranges[i], caller, search.unloads, &search.alone))
-			return search.alone;
-	search.alone = false;
-	elfsym_walk(search_caller, &search);
-	return search.alone;
+	return caller_kind(caller, real_unloads()) == CALLER_ALONE;
+}
+
+/* Whatever is loaded where a library of NCCL was is loaded by dlopen, whose stub brings real_unloads() up to date. */
+bool lookup_is_nccl(const void *caller)
+{
+	return caller_kind(caller, real_unloads()) == CALLER_NCCL;
 }
 
 /* ---- where the caller stands ---- */

@@ -29,6 +29,9 @@ void *lookup_real_dlsym(void *handle, const char *name);
  * debugger, or libturbo. Any thread, no allocation; one walk a new caller, cached. */
 bool lookup_leaves_alone(const void *caller);
 
+/* `caller` is NCCL's own code, or a plugin's. Any thread, no allocation, no lock where the answer is cached. */
+bool lookup_is_nccl(const void *caller);
+
 /* What a stub does: jump != NULL: go there, with `value` as first argument (dlsym, dlvsym) or
  * mode (dlopen); else return `value`. In two registers. */
 struct lookup_route {

@@ -6,12 +6,18 @@
  * for assemblers that target Armv8.0.
  */
 
+#include "stub_offsets.h"
+
 	.hidden lookup_loader_fns
 	.hidden lookup_dlsym
 	.hidden lookup_dlvsym
 	.hidden lookup_dlopen
 	.hidden real_resolve_lazy
 	.hidden stats_lane_assign
+	.hidden stats_area
+	.hidden turbo_tls
+	.hidden real_fn
+	.hidden doors_counted
 	.text
 
 .macro enter bytes
@@ -119,14 +125,15 @@ dlopen:
 	.cfi_endproc
 	.size dlopen, . - dlopen
 
-/* Everything that may carry an argument: x0-x7, the result's address in x8, q0-q7. */
+/* Everything that may carry an argument: x0-x7, in the order in which they are numbered, the result's address in x8, q0-q7. And
+ * x17, the id of a counted symbol. */
 .macro save_arguments
 	enter 224
 	stp x0, x1, [sp, 16]
 	stp x2, x3, [sp, 32]
 	stp x4, x5, [sp, 48]
 	stp x6, x7, [sp, 64]
-	str x8, [sp, 80]
+	stp x8, x17, [sp, 80]
 	stp q0, q1, [sp, 96]
 	stp q2, q3, [sp, 128]
 	stp q4, q5, [sp, 160]
@@ -168,23 +175,63 @@ hook_lazy:
 	.size hook_lazy, . - hook_lazy
 
 /*
- * hook_lane_slow: called by a count stub whose thread has no lane yet. Returns turbo_tls.lane
- * in x10; argument registers are as they were.
+ * hook_count_slow: a count stub came here with its id in x17 and turbo_tls.lane in x10, because the thread has no lane
+ * yet or none of its own. Counts, and goes on to the real function with the call untouched.
  */
-	.globl hook_lane_slow
-	.hidden hook_lane_slow
-	.type hook_lane_slow, %function
+	.globl hook_count_slow
+	.hidden hook_count_slow
+	.type hook_count_slow, %function
 	.p2align 4
-hook_lane_slow:
+hook_count_slow:
 	.cfi_startproc
-	hint #34
+	cbnz x10, 1f
 	save_arguments
 	bl stats_lane_assign
 	mov x10, x0
+	ldr x17, [sp, 88]
 	restore_arguments
-	ret
+1:	cmp x10, 0
+	b.gt 2f
+	adrp x10, stats_area + STUB_LANES_OFF
+	add x10, x10, :lo12:stats_area + STUB_LANES_OFF
+2:	add x9, x10, x17, lsl 3
+3:	ldxr x11, [x9]
+	add x11, x11, 1
+	stxr w12, x11, [x9]
+	cbnz w12, 3b
+	adrp x16, real_fn
+	add x16, x16, :lo12:real_fn
+	ldr x16, [x16, x17, lsl 3]
+	br x16
 	.cfi_endproc
-	.size hook_lane_slow, . - hook_lane_slow
+	.size hook_count_slow, . - hook_count_slow
+
+/*
+ * hook_door: a count stub came here with its id in x17, because all-gathers may be pending. Tells
+ * doors_counted(id, integer arguments in registers, arguments on the stack, return address), then counts.
+ */
+	.globl hook_door
+	.hidden hook_door
+	.type hook_door, %function
+	.p2align 4
+hook_door:
+	.cfi_startproc
+	save_arguments
+	mov w0, w17
+	add x1, sp, 16
+	add x2, sp, 224
+	mov x3, x30
+	bl doors_counted
+	ldr x17, [sp, 88]
+	restore_arguments
+	mrs x9, tpidr_el0
+	adrp x10, :gottprel:turbo_tls
+	ldr x10, [x10, :gottprel_lo12:turbo_tls]
+	add x10, x10, x9
+	ldr x10, [x10, STUB_TLS_LANE]
+	b hook_count_slow
+	.cfi_endproc
+	.size hook_door, . - hook_door
 
 	.section .note.GNU-stack, "", %progbits
 

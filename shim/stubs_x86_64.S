@@ -6,12 +6,18 @@
  * entry it is 8 off. Return addresses pair with calls (shadow stacks).
  */
 
+#include "stub_offsets.h"
+
 	.hidden lookup_loader_fns
 	.hidden lookup_dlsym
 	.hidden lookup_dlvsym
 	.hidden lookup_dlopen
 	.hidden real_resolve_lazy
 	.hidden stats_lane_assign
+	.hidden stats_area
+	.hidden turbo_tls
+	.hidden real_fn
+	.hidden doors_counted
 	.text
 
 /*
@@ -123,7 +129,8 @@ dlopen:
 	.cfi_endproc
 	.size dlopen, . - dlopen
 
-/* Everything that may carry an argument; %rax has the number of vector arguments in %al. */
+/* Everything that may carry an argument; %rax has the number of vector arguments in %al. And %r11, the id of a
+ * counted symbol. Integer arguments are in the order in which they are numbered. */
 .macro save_arguments
 	pushq %rbp
 	.cfi_def_cfa_offset 16
@@ -139,6 +146,7 @@ dlopen:
 	movq %r8, 160(%rsp)
 	movq %r9, 168(%rsp)
 	movq %rax, 176(%rsp)
+	movq %r11, 184(%rsp)
 	movaps %xmm0, (%rsp)
 	movaps %xmm1, 16(%rsp)
 	movaps %xmm2, 32(%rsp)
@@ -192,23 +200,56 @@ hook_lazy:
 	.size hook_lazy, . - hook_lazy
 
 /*
- * hook_lane_slow: called by a count stub whose thread has no lane yet. Returns turbo_tls.lane
- * in %r10 and leaves everything else as it was.
+ * hook_count_slow: a count stub jumped here with its id in %r11 and turbo_tls.lane in %r10, because the thread has no lane
+ * yet or none of its own. Counts, and goes on to the real function with the call untouched.
  */
-	.globl hook_lane_slow
-	.hidden hook_lane_slow
-	.type hook_lane_slow, @function
+	.globl hook_count_slow
+	.hidden hook_count_slow
+	.type hook_count_slow, @function
 	.p2align 4
-hook_lane_slow:
+hook_count_slow:
 	.cfi_startproc
-	endbr64
+	testq %r10, %r10
+	jnz 1f
 	save_arguments
 	call stats_lane_assign
 	movq %rax, %r10
+	movq 184(%rsp), %r11
 	restore_arguments
-	ret
+1:	testq %r10, %r10
+	jle 2f
+	incq (%r10, %r11, 8)
+	jmp 3f
+2:	leaq stats_area + STUB_LANES_OFF(%rip), %r10
+	lock incq (%r10, %r11, 8)
+3:	leaq real_fn(%rip), %r10
+	jmp *(%r10, %r11, 8)
 	.cfi_endproc
-	.size hook_lane_slow, . - hook_lane_slow
+	.size hook_count_slow, . - hook_count_slow
+
+/*
+ * hook_door: a count stub jumped here with its id in %r11, because all-gathers may be pending. Tells
+ * doors_counted(id, integer arguments in registers, arguments on the stack, return address), then counts.
+ */
+	.globl hook_door
+	.hidden hook_door
+	.type hook_door, @function
+	.p2align 4
+hook_door:
+	.cfi_startproc
+	save_arguments
+	movl %r11d, %edi
+	leaq 128(%rsp), %rsi
+	leaq 16(%rbp), %rdx
+	movq 8(%rbp), %rcx
+	call doors_counted
+	movq 184(%rsp), %r11
+	restore_arguments
+	movq turbo_tls@gottpoff(%rip), %r10
+	movq %fs:STUB_TLS_LANE(%r10), %r10
+	jmp hook_count_slow
+	.cfi_endproc
+	.size hook_door, . - hook_door
 
 	.section .note.GNU-stack, "", @progbits
 

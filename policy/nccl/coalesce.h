@@ -1,0 +1,59 @@
+/*
+ * coalesce.h - small asynchronous all-gathers are held back for a moment and launched as one group.
+ *
+ * What the hook bodies and the doors (shim/doors.h) tell. While `coalesce_on` is false nothing here is called but
+ * coalesce_gather() and coalesce_before_nccl(), which then do nothing. All others: any thread, inside the guard, errno
+ * is the caller's business.
+ */
+#ifndef TURBO_COALESCE_H
+#define TURBO_COALESCE_H
+
+#include <cuda.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "hooks.h"
+#include "flight.h"
+
+/* The option, and the policy is alive; false in a forked child. Relaxed: a call that sees it late passes through. Read by
+ * the stubs of counted functions (one byte). */
+extern _Atomic bool coalesce_on __attribute__((visibility("hidden")));
+/* Devices with a pending batch: what every door looks at first. Relaxed: a thread sees what it queued itself, and what
+ * others queued before they told it. */
+extern _Atomic uint32_t coalesce_pending __attribute__((visibility("hidden")));
+
+/* True: taken, and *result is what the program gets. */
+bool coalesce_gather(const struct flight_call *call, const void *from, void *to, int *result);
+/* Any other call of NCCL for `comm`; NULL: for none, or for an unknown one. */
+void coalesce_before_nccl(void *comm);
+
+/* A call that submits something to `stream` is about to be made; `per_thread`: NULL is the thread's own default stream.
+ * Only while something is pending. */
+void coalesce_before_stream(CUstream stream, bool per_thread, enum hook_id id);
+/*
+ * The same for cuStreamWaitEvent: whether that is a new dependency depends on the event (doors_last_record(), which has
+ * none of an event that is queued here). And after the real call has succeeded, whether something is pending or not: what a stream has
+ * waited for already is no new dependency of what is queued on it later.
+ */
+void coalesce_before_stream_wait(CUstream stream, bool per_thread, CUevent event);
+void coalesce_stream_waited(CUstream stream, bool per_thread, CUevent event);
+/* A call after which the program sees that something has ended, or that ends, frees or waits for something of a whole
+ * context or device; or one of which nothing is known. Only while something is pending. */
+void coalesce_before_wait(void);
+
+/* An event was made by cuEventCreate, with these flags. Of all others nothing is known. */
+void coalesce_event_made(CUevent event, unsigned flags);
+/* True: the record is queued behind the pending batch, and *status is what the program gets. Only while something is
+ * pending. */
+bool coalesce_record(CUevent event, CUstream stream, bool per_thread, unsigned flags, CUresult *status);
+/* True: the answer is CUDA_ERROR_NOT_READY. No lock. Only while something is pending. */
+bool coalesce_event_query(CUevent event);
+bool coalesce_stream_query(CUstream stream, bool per_thread);
+/* It is about to be destroyed; or, only while something is pending, to be shown to another process or asked for its time.
+ * One that is queued is recorded first. */
+void coalesce_event_gone(CUevent event, bool destroyed);
+/* It is about to be destroyed; what was pending on it has been launched. */
+void coalesce_stream_gone(CUstream stream);
+
+#endif
