@@ -33,7 +33,7 @@ static bool done(CUresult status)
 		const enum hook_id id __attribute__((unused)) = HOOK_##symbol;    \
 		CUstream on = traced_stream(stream, per_thread);                  \
 		uint64_t since = waits ? events_begin() : 0, mark = 0;            \
-		CUresult status;                                                  \
+		CUresult status = CUDA_SUCCESS;                                   \
 		stats_call(HOOK_##symbol);                                        \
 		bool taken = doors_on() && before;                                \
 		bool begun = waits && progress_wait_begin(FLIGHT_WAIT_GPU);       \
