@@ -291,7 +291,7 @@ def check_libturbo(parts, case):
         file.write(b"\x7fELF\2\1\1" + bytes(9) + struct.pack("<HHIQQQIHHHHHH", 2, machine, 1, 0, 64, 0, 0, 64, 56, 0, 64, 0, 0) + bytes(64))
     os.chmod(static, 0o755)
     future = parts.driver_folder("future", parts.future)
-    found = case("libturbo,measured", LD_LIBRARY_PATH=future, TURBO_COPY="sideways", LD_PRELOAD="/nowhere/nonexistent.so", PYTHONPATH=None,
+    found = case("libturbo,measured", LD_LIBRARY_PATH=future, TURBO_COPY="sideways", LD_PRELOAD="/nowhere/nonexistent.so", PYTHONPATH=None, SIM_NVML="cuda=99000",
                  expect=["options.warn", "says.warn", "preload.warn", "unknown_calls.warn", "loaded"])
     assert "cuMemcpyFuture" in found["unknown_calls"][0]["seen"] and "TURBO_COPY" in found["says"][0]["seen"]
     newer = parts.python_folder("newer", libraries={})

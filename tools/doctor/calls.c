@@ -15,6 +15,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <cuda.h>
+
 #include "doctor.h"
 #include "hooks.h"
 
@@ -101,6 +103,12 @@ static bool read_names(const struct file *f, struct table *t)
 	return false;
 }
 
+/* What a driver of the CUDA that libturbo was built for has beside it, no program calls: no header names it. */
+static bool is_newer(const struct doctor *d, const struct table *t)
+{
+	return t->lib != HOOK_LIB_CUDA || d->board->facts.cuda_most > CUDA_VERSION;
+}
+
 static void look(struct doctor *d, const char *path, struct table *t, enum doctor_id id)
 {
 	struct file f;
@@ -115,11 +123,10 @@ static void look(struct doctor *d, const char *path, struct table *t, enum docto
 			lacking += !t->there[i];
 		}
 	struct finding *said =
-		t->unknown
+		t->unknown && is_newer(d, t)
 			? doctor_say(d, id, DOCTOR_WARN, NULL, "%u are not known to libturbo %s: %s%s", t->unknown,
 						 TURBO_VERSION, t->names, t->unknown > 6 ? ", ..." : "")
-			: doctor_say(d, id, DOCTOR_OK, NULL,
-						 "%u of %u that libturbo takes or counts are in %s, and no other that does work",
+			: doctor_say(d, id, DOCTOR_OK, NULL, "%u of %u that libturbo takes or counts are in %s",
 						 hooked - lacking, hooked, path);
 	doctor_value(said, "unknown", t->unknown);
 	doctor_value(said, "lacking", lacking);

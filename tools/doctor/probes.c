@@ -26,8 +26,8 @@ static const struct probe {
 	bool slow; /* left out by --quick */
 } probes[] = {
 	{"the kernel about its devices", probe_devices, DOCTOR_GPU, ~0u, 5, false},
-	{"NVML about the GPUs", probe_nvml, DOCTOR_GPU, BIT(GPU) | BIT(SOFTWARE) | BIT(MEASURED) | BIT(MACHINE),
-	 20, false},
+	{"NVML about the GPUs", probe_nvml, DOCTOR_GPU,
+	 BIT(GPU) | BIT(SOFTWARE) | BIT(MEASURED) | BIT(MACHINE) | BIT(LIBTURBO), 20, false},
 	{"the interpreter about its packages", probe_python, DOCTOR_SOFTWARE,
 	 BIT(SOFTWARE) | BIT(MEASURED) | BIT(LIBTURBO), 30, false},
 	{"the time of import torch", probe_import, DOCTOR_MEASURED, BIT(SOFTWARE) | BIT(MEASURED), 150, true},
