@@ -1,4 +1,4 @@
-/* ENV: TURBO_FILES=prefetch TURBO_RUN=1 XDG_CACHE_HOME=/nonexistent BARE
+/* ENV: TURBO_FILES=prefetch TURBO_RUN=1 XDG_CACHE_HOME=/proc/nonexistent BARE
  * test_files_program.c - what a program sees of its files while others are read ahead: its descriptors, locks, pipes, times,
  * offsets, errno are what they are without libturbo.
  */
