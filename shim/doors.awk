@@ -84,15 +84,20 @@ function see_function(text,    name, list, n, i, type)
 	}
 }
 
-# "const char *name" is "const char *". A parameter without a name is told by its having one word.
-function without_name(type,    star)
+# "const char *name" is "const char *". A parameter that has no name ends in a type, or has one word.
+function without_name(type,    star, word)
 {
 	star = sub(/\*$/, "", type)
-	sub(/^ +/, "", type)
+	gsub(/^ +| +$/, "", type)
+	if (match(type, /[ *][A-Za-z_][A-Za-z0-9_]*$/)) {
+		word = substr(type, RSTART + 1)
+		if (word !~ /^(char|short|int|long|unsigned|float|double)$/ && substr(type, 1, RSTART) !~ /^(const|struct|enum) *$/)
+			type = substr(type, 1, RSTART)
+	}
 	sub(/ +$/, "", type)
-	if (type ~ /[ *][A-Za-z_][A-Za-z0-9_]*$/ && type !~ /^(const +)?(unsigned|struct|enum) +[A-Za-z0-9_]+$/)
-		sub(/[A-Za-z_][A-Za-z0-9_]*$/, "", type)
-	return type (star ? "*" : "")
+	if (star)
+		type = type (type ~ /\*$/ ? "*" : " *")
+	return type
 }
 
 # ---- what comes of it ----

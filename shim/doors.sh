@@ -4,7 +4,7 @@
 #
 # Environment, as tools/cuda_headers.sh finds it: CC, CUDA_INC (compiler flags), CUDA_H (a path).
 #
-#   shim/doors.sh table|stubs [DOORS_DEF]
+#   shim/doors.sh table|stubs [DOORS_DEF [HOOKS_DEF]]
 set -u
 export LC_ALL=C
 root=$(cd "$(dirname "$0")/.." && pwd)
@@ -22,5 +22,5 @@ fi
 expand cuda cuda.h -D__CUDA_API_VERSION_INTERNAL= >"$tmp/text" &&
 	expand other "$(in_dir "$CUDA_H" cuda.h cudaGL.h cudaEGL.h cudaVDPAU.h)" -D__CUDA_API_VERSION_INTERNAL= \
 		>>"$tmp/text" &&
-	awk -f "$root/shim/hooks.awk" -v what=table "$root/shim/hooks.def" >"$tmp/table" &&
+	awk -f "$root/shim/hooks.awk" -v what=table "${3:-$root/shim/hooks.def}" >"$tmp/table" &&
 	awk -f "$root/shim/doors.awk" -v what="$1" "$tmp/table" "${2:-$root/shim/doors.def}" "$tmp/text"

@@ -15,6 +15,7 @@
 #include "hooks.h"
 #include "real.h"
 #include "stats.h"
+#include "../policy/nccl/coalesce.h"
 
 #define STUB HOOK_cuLaunchHostFunc
 
@@ -135,7 +136,7 @@ static void call_return_address(void)
 	assert_ptr_equal(seen[0], seen[1]);
 }
 
-/* Each is called twice on a new thread, whose first call goes through hook_lane_slow. */
+/* Each is called twice on a new thread, whose first call goes through hook_count_slow. */
 static void *twice_on_new_thread(void *arg)
 {
 	void (*call)(void) = *(void (**)(void))arg;
@@ -147,7 +148,7 @@ static void *twice_on_new_thread(void *arg)
 	return NULL;
 }
 
-static void check_call(void (*call)(void), uint64_t counted)
+static void check_call_once(void (*call)(void), uint64_t counted)
 {
 	void *saved = real_fn[STUB];
 	uint64_t before = stats_cell_sum(STUB);
@@ -157,6 +158,15 @@ static void check_call(void (*call)(void), uint64_t counted)
 	pthread_join(thread, NULL);
 	assert_int_equal(stats_cell_sum(STUB) - before, 2 * counted);
 	real_fn[STUB] = saved;
+}
+
+/* Straight, and through hook_door. */
+static void check_call(void (*call)(void), uint64_t counted)
+{
+	check_call_once(call, counted);
+	atomic_store(&coalesce_on, true);
+	check_call_once(call, counted);
+	atomic_store(&coalesce_on, false);
 }
 
 static void stub_keeps_arguments(void **state)
@@ -284,6 +294,9 @@ static void handlers_count_in_the_middle(void **state)
 	(void)state;
 	check_signals(0);
 	check_signals(STATS_LANE_SHARED);
+	atomic_store(&coalesce_on, true);
+	check_signals(0);
+	atomic_store(&coalesce_on, false);
 }
 
 /* Each stub has its own cell and slot: all of them, one after the other. */
