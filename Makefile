@@ -393,7 +393,7 @@ $(filter $(BUILD)/tests/unit/test_nccl_%,$(UNIT_TESTS)): $(SIM_CUDA)
 # A plugin of NCCL in the program itself.
 $(BUILD)/tests/sim/test_sim_nccl_profiler: LDFLAGS += -rdynamic
 
-$(addprefix $(BUILD)/bench/bench_,heap nccl_progress recording stacks): $(ARCHIVE)
+$(addprefix $(BUILD)/bench/bench_,doors heap nccl_progress recording stacks): $(ARCHIVE)
 $(PRELOAD_PROGS): $(TIMELINE)
 $(PRELOAD_PROGS) $(GPU_PROGS) $(DEMO_PROGS) $(BENCH_PROGS): $(SIM)
 	$(call say,LD,$@)

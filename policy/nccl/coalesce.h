@@ -13,7 +13,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "hooks.h"
+#include "../../shim/hooks.h"
 #include "flight.h"
 
 /* The option, and the policy is alive; false in a forked child. Relaxed: a call that sees it late passes through. Read by
