@@ -387,8 +387,9 @@ $(SIM_TESTS): $(SIM)
 	$(Q)$(CC) -pthread $(SAN_FLAGS) $(LDFLAGS) -o $@ $(filter %.o,$^) $(COMMON) $(filter %.a,$(SIM)) \
 		$(link_nccl) $(link_cupti) -L$(SIM_DIR) -lcuda $(link_cmocka) $(LDLIBS)
 
-# They ask the simulated driver.
+# They ask the simulated driver, or are called by the simulated NCCL.
 $(filter $(BUILD)/tests/unit/test_nccl_%,$(UNIT_TESTS)): $(SIM_CUDA)
+$(BUILD)/tests/unit/test_doors_nccl: $(SIM_NCCL)
 
 # A plugin of NCCL in the program itself.
 $(BUILD)/tests/sim/test_sim_nccl_profiler: LDFLAGS += -rdynamic
