@@ -241,7 +241,12 @@ void job_tick(uint64_t now)
 void job_stop(void)
 {
 	atomic_store_explicit(&stopped, true, memory_order_relaxed);
-	atomic_store_explicit(&job.stop, true, memory_order_relaxed);
+}
+
+bool job_is_stopped(const struct job *j)
+{
+	return atomic_load_explicit(&stopped, memory_order_relaxed) ||
+		   atomic_load_explicit(&j->stop, memory_order_relaxed);
 }
 
 void job_fork_child(void)

@@ -36,6 +36,9 @@ struct job {
 	_Atomic uint32_t readers; /* threads besides the job's own; release when one ends, acquire */
 };
 
+/* Its threads are to end. */
+bool job_is_stopped(const struct job *job);
+
 /* Hash of a path below the root. */
 uint64_t job_hash(const char *path);
 

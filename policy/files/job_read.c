@@ -43,7 +43,7 @@ static bool wait_for_program(struct job *j, uint32_t file)
 		} else if (now - since > JOB_IDLE_NS) {
 			return false;
 		}
-		if (atomic_load_explicit(&j->stop, memory_order_relaxed))
+		if (job_is_stopped(j))
 			return false;
 		nanosleep(&pause, NULL);
 	}
@@ -69,7 +69,7 @@ void job_read(struct job *j)
 	uint64_t flight = 0;
 	char path[PATH_MAX];
 
-	while (!atomic_load_explicit(&j->stop, memory_order_relaxed)) {
+	while (!job_is_stopped(j)) {
 		uint32_t i = atomic_fetch_add_explicit(&j->next, 1, memory_order_relaxed);
 		struct read_file f;
 		if (i >= j->tree.files || !wait_for_program(j, i))

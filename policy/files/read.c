@@ -142,10 +142,8 @@ int read_is_resident(const struct read_file *f, uint64_t at)
 	char byte;
 	struct iovec to = {&byte, 1};
 
-	if (syscall(SYS_cachestat, f->fd, &range, &found, 0u) == 0)
-		return found.cached != 0;
 	if (!f->silent)
-		return -1;
+		return syscall(SYS_cachestat, f->fd, &range, &found, 0u) == 0 ? found.cached != 0 : -1;
 	ssize_t n = preadv2(f->fd, &to, 1, (off_t)at, RWF_NOWAIT);
 	return n > 0 ? 1 : n < 0 && errno == EAGAIN ? 0 : -1;
 }
