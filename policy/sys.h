@@ -29,6 +29,19 @@ static inline ssize_t sys_read(int fd, void *buf, size_t size)
 	return syscall(SYS_read, fd, buf, size);
 }
 
+struct stat;
+
+/* fstatat(); with "" and AT_EMPTY_PATH fstat(). */
+static inline int sys_stat(int dir, const char *path, struct stat *st, int flags)
+{
+	return (int)syscall(SYS_newfstatat, dir, path, st, flags);
+}
+
+static inline ssize_t sys_pread(int fd, void *buf, size_t size, off_t at)
+{
+	return syscall(SYS_pread64, fd, buf, size, at);
+}
+
 /* What sys_getdents() fills in, `length` bytes each: struct linux_dirent64. */
 struct sys_dirent {
 	uint64_t inode;

@@ -44,7 +44,7 @@ static bool look_at_opened(const struct job *j, uint64_t *largest, uint64_t *ave
 
 	*largest = 0;
 	for (unsigned i = 0; i < JOB_LAST; i++) {
-		if (!j->last[i][0] || fstatat(j->tree.root, j->last[i], &st, 0) != 0 || !S_ISREG(st.st_mode))
+		if (!j->last[i][0] || sys_stat(j->tree.root, j->last[i], &st, 0) != 0 || !S_ISREG(st.st_mode))
 			continue;
 		n++;
 		bytes += (uint64_t)st.st_size;
@@ -150,7 +150,7 @@ static void *run_job(void *arg)
 	guard_enter();
 	syscall(SYS_ioprio_set, 1, 0, IOPRIO_LOWEST);
 	read_leases();
-	if (!is_warm(&job) && stat(job.run.root, &st) == 0 &&
+	if (!is_warm(&job) && sys_stat(AT_FDCWD, job.run.root, &st, 0) == 0 &&
 		(held = node_take(track_hash((const char *)&st.st_ino, sizeof(st.st_ino), st.st_dev))) !=
 			NODE_TAKEN) {
 		if (tree_read(&job.tree, &job.run, job.network)) {

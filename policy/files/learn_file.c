@@ -87,8 +87,8 @@ char *learn_file_read(size_t *size, size_t *room)
 
 	if (fd < 0)
 		return NULL;
-	if (fstat(fd, &st) == 0 && S_ISREG(st.st_mode) && st.st_uid == geteuid() && !(st.st_mode & 022) &&
-		st.st_size > 0 && st.st_size <= (off_t)LEARN_BYTES) {
+	if (sys_stat(fd, "", &st, AT_EMPTY_PATH) == 0 && S_ISREG(st.st_mode) && st.st_uid == geteuid() &&
+		!(st.st_mode & 022) && st.st_size > 0 && st.st_size <= (off_t)LEARN_BYTES) {
 		*room = (size_t)st.st_size;
 		text = mmap(NULL, *room, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 	}
@@ -145,7 +145,7 @@ static void sweep(void)
 			const char *name = names + i + 19;
 			struct stat st;
 			if (strncmp(name, "start-", 6) != 0 || strlen(name) >= sizeof(oldest) ||
-				fstatat(fd, name, &st, AT_SYMLINK_NOFOLLOW) != 0)
+				sys_stat(fd, name, &st, AT_SYMLINK_NOFOLLOW) != 0)
 				continue;
 			if (strchr(name, '.')) {
 				if (now - st.st_mtime > LEFT_S)

@@ -67,7 +67,7 @@ static void touched(int pagemap, const struct object *o, unsigned segment, struc
 		uint64_t want = (end - at + PAGE - 1) / PAGE;
 		if (want > sizeof(page) / sizeof(page[0]))
 			want = sizeof(page) / sizeof(page[0]);
-		ssize_t n = pread(pagemap, page, want * sizeof(page[0]), (off_t)(at / PAGE * sizeof(page[0])));
+		ssize_t n = sys_pread(pagemap, page, want * sizeof(page[0]), (off_t)(at / PAGE * sizeof(page[0])));
 		if (n < (ssize_t)sizeof(page[0]))
 			return;
 		for (uint64_t i = 0; i < (uint64_t)n / sizeof(page[0]); i++)

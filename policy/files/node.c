@@ -14,12 +14,12 @@ int node_take(uint64_t what)
 	struct sockaddr_un name = {.sun_family = AF_UNIX};
 	int n = snprintf(name.sun_path + 1, sizeof(name.sun_path) - 1, "turbo-%u-files-%016llx",
 					 (unsigned)geteuid(), (unsigned long long)what);
-	int fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+	int fd = (int)syscall(SYS_socket, AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
 
 	if (fd < 0)
 		return NODE_ALONE;
-	if (bind(fd, (struct sockaddr *)&name,
-			 (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + (size_t)n)) == 0)
+	if (syscall(SYS_bind, fd, &name, (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + (size_t)n)) ==
+		0)
 		return fd;
 	n = errno;
 	sys_close(fd);

@@ -89,7 +89,7 @@ bool read_open(int dir, const char *path, const struct read_where *where, struct
 	static const int flags = O_RDONLY | O_NONBLOCK | O_CLOEXEC | O_NOCTTY;
 	struct stat st, now;
 
-	if (fstatat(dir, path, &st, 0) != 0 || !is_wanted(&st, where->most))
+	if (sys_stat(dir, path, &st, 0) != 0 || !is_wanted(&st, where->most))
 		return false;
 	out->fd = sys_openat(dir, path, flags | O_NOATIME, 0);
 	out->silent = out->fd >= 0;
@@ -97,8 +97,8 @@ bool read_open(int dir, const char *path, const struct read_where *where, struct
 		out->fd = sys_openat(dir, path, flags, 0);
 	if (out->fd < 0)
 		return false;
-	if (fstat(out->fd, &now) != 0 || now.st_dev != st.st_dev || now.st_ino != st.st_ino ||
-		!is_near(out->fd, where, now.st_dev)) {
+	if (sys_stat(out->fd, "", &now, AT_EMPTY_PATH) != 0 || now.st_dev != st.st_dev ||
+		now.st_ino != st.st_ino || !is_near(out->fd, where, now.st_dev)) {
 		sys_close(out->fd);
 		return false;
 	}
@@ -119,7 +119,7 @@ void read_ahead(const struct read_file *f, uint64_t from, uint64_t to)
 	if (to > f->size)
 		to = f->size;
 	for (uint64_t at = from; at < to; at += READ_CHUNK)
-		if (readahead(f->fd, (off64_t)at, to - at < READ_CHUNK ? to - at : READ_CHUNK) != 0)
+		if (syscall(SYS_readahead, f->fd, (off_t)at, to - at < READ_CHUNK ? to - at : READ_CHUNK) != 0)
 			return;
 }
 
@@ -127,7 +127,7 @@ void read_wait(const struct read_file *f, uint64_t at)
 {
 	char byte;
 
-	if (f->silent && at < f->size && pread(f->fd, &byte, 1, (off_t)at) < 0)
+	if (f->silent && at < f->size && sys_pread(f->fd, &byte, 1, (off_t)at) < 0)
 		return;
 }
 
@@ -144,6 +144,6 @@ int read_is_resident(const struct read_file *f, uint64_t at)
 
 	if (!f->silent)
 		return syscall(SYS_cachestat, f->fd, &range, &found, 0u) == 0 ? found.cached != 0 : -1;
-	ssize_t n = preadv2(f->fd, &to, 1, (off_t)at, RWF_NOWAIT);
+	ssize_t n = syscall(SYS_preadv2, f->fd, &to, 1ul, (unsigned long)at, 0ul, RWF_NOWAIT);
 	return n > 0 ? 1 : n < 0 && errno == EAGAIN ? 0 : -1;
 }

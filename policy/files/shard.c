@@ -105,7 +105,7 @@ void shard_opened(const char *path, int fd, bool network)
 	struct stat st;
 
 	if (!where_is_shard_extension(where_extension(path, length)) || !where_may_be_tree(path, length, false) ||
-		stat(path, &st) != 0 || !S_ISREG(st.st_mode) || (uint64_t)st.st_size < SHARD_BYTES)
+		sys_stat(AT_FDCWD, path, &st, 0) != 0 || !S_ISREG(st.st_mode) || (uint64_t)st.st_size < SHARD_BYTES)
 		return;
 	begin(network);
 	for (unsigned i = 0; i < SHARD_FILES; i++) {

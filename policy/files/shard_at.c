@@ -36,7 +36,7 @@ static bool descriptor(struct shard_at *at, uint64_t now)
 	struct stat st;
 
 	snprintf(path, sizeof(path), "/proc/self/fd/%d", at->fd);
-	if (stat(path, &st) != 0 || st.st_dev != at->device || st.st_ino != at->inode)
+	if (sys_stat(AT_FDCWD, path, &st, 0) != 0 || st.st_dev != at->device || st.st_ino != at->inode)
 		return false;
 	snprintf(path, sizeof(path), "/proc/self/fdinfo/%d", at->fd);
 	if (sys_slurp(path, text, sizeof(text)) <= 0 || !(pos = strstr(text, "pos:")))
@@ -96,7 +96,7 @@ static bool is_touched(int pagemap, uint64_t address)
 {
 	uint64_t page;
 
-	return pread(pagemap, &page, sizeof(page), (off_t)(address / PAGE * sizeof(page))) == sizeof(page) &&
+	return sys_pread(pagemap, &page, sizeof(page), (off_t)(address / PAGE * sizeof(page))) == sizeof(page) &&
 		   page >> 63;
 }
 
@@ -109,7 +109,7 @@ static bool forward(struct shard_at *at, int pagemap)
 
 	if (want > FORWARD / PAGE)
 		want = FORWARD / PAGE;
-	n = pread(pagemap, page, want * sizeof(page[0]), (off_t)(at->front / PAGE * sizeof(page[0])));
+	n = sys_pread(pagemap, page, want * sizeof(page[0]), (off_t)(at->front / PAGE * sizeof(page[0])));
 	for (ssize_t i = n / (ssize_t)sizeof(page[0]) - 1; i > 0; i--)
 		if (page[i] >> 63) {
 			at->front += (uint64_t)i * PAGE;

@@ -99,7 +99,7 @@ static bool read_dir(struct tree *t, const struct track_run *run, uint32_t dir, 
 	fd = open_dir(t->root, length ? path : ".");
 	if (fd < 0)
 		return true;
-	if (fstat(fd, &st) != 0 || st.st_dev != t->device) {
+	if (sys_stat(fd, "", &st, AT_EMPTY_PATH) != 0 || st.st_dev != t->device) {
 		sys_close(fd);
 		return true;
 	}
@@ -130,8 +130,8 @@ bool tree_read(struct tree *t, const struct track_run *run, bool network)
 	if (t->root < 0)
 		return false;
 	kind = where_kind(t->root);
-	if (fstat(t->root, &st) != 0 || kind == WHERE_NEVER || (kind == WHERE_NETWORK && !network) ||
-		!put_dir(t, "", "")) {
+	if (sys_stat(t->root, "", &st, AT_EMPTY_PATH) != 0 || kind == WHERE_NEVER ||
+		(kind == WHERE_NETWORK && !network) || !put_dir(t, "", "")) {
 		tree_free(t);
 		return false;
 	}
