@@ -402,7 +402,7 @@ static void look_for_caller(void)
 	int n = backtrace(frame, 64);
 
 	for (int i = 0; i < n; i++)
-		caller_found |= (uintptr_t)frame[i] - (uintptr_t)call_for_unwinding < 64;
+		caller_found |= (uintptr_t)frame[i] - (uintptr_t)call_for_unwinding < 1024;
 }
 
 /* A debugger, a profiler or an exception finds its way from inside a door to the program. */
