@@ -220,7 +220,7 @@ static struct ranges place(struct make *m, const struct trial_step *s, int r, in
 
 	if (s->func == DATA_BCAST)
 		g.sends = 0;
-	if (not)
+	if (n)
 		memcpy(all, not, (size_t)n * 2 * sizeof(*not ));
 	g.to = make_pick(m, r, g.receives ? g.receives : 1, all, n);
 	if (s->func == DATA_ALLGATHER && make_chance(m, 25)) { /* in place */
