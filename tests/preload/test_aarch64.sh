@@ -1,6 +1,8 @@
 #!/bin/bash
 # The aarch64 stubs: the library is cross-compiled; its unit tests of stubs and the loader cases run in an emulator.
 . "$(dirname "$0")/common.sh"
+# As the build has found it.
+export CUDA_H=${CUDA_H:-$(sed -n 's/^CUDA_H := //p' "$BUILD"/gen/cuda*.mk | head -n 1)}
 
 cross=aarch64-linux-gnu-gcc
 sysroot=/usr/aarch64-linux-gnu

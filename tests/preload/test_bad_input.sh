@@ -34,7 +34,7 @@ try 'an unknown preset' TURBO=turbo 'TURBO=turbo is ignored: allowed is off\|obs
 try 'a line break in a value' $'TURBO_COPY=a\nb' 'TURBO_COPY=a\?b is ignored: allowed is .*'
 
 # An unwritable log file is complained of when there is something to log: here, at level debug, there is.
-for file in /nonexistent/log "$work" /dev/full; do
+for file in /proc/nonexistent/log "$work" /dev/full; do
 	out=$(timeout 60 env TURBO_LOG=debug TURBO_LOG_FILE="$file" LD_PRELOAD="$LIBTURBO" "$prog" init 2>"$work/err")
 	if [ "$out" = "$usual" ] && [ "$(grep -c 'cannot be written' "$work/err")" = 1 ] &&
 		head -n 1 "$work/err" | grep -Eq "warn: TURBO_LOG_FILE=$file cannot be written: [A-Z][A-Za-z ]+; using stderr"; then

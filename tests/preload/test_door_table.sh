@@ -2,6 +2,8 @@
 # The table of doors: a function of the driver that nobody has classed, or classed wrongly, stops the build by name; streams
 # are found where headers have them, and the compiler refuses a table that is not what the header says.
 . "$(dirname "$0")/common.sh"
+# As the build has found it.
+export CUDA_H=${CUDA_H:-$(sed -n 's/^CUDA_H := //p' "$BUILD"/gen/cuda*.mk | head -n 1)}
 awks=$(for a in mawk gawk 'busybox awk' awk; do have ${a%% *} && echo "$a"; done | sort -u)
 
 mkdir "$work/inc"
