@@ -1,4 +1,4 @@
-/* LINK: nccl NOLEAKS: ranks are killed where they hang. */
+/* LINK: nccl SAN: address NOLEAKS: ranks are killed where they hang. */
 /*
  * test_coalesce_random.c - random programs of 2, 4 and 8 simulated ranks, bare and with all-gathers coalesced: they end, with
  * the same data, seen in the same order, and NCCL's operations in the same order (trial.h). SEED, RANKS, SOAK_S …:

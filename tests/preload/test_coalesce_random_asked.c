@@ -1,4 +1,4 @@
-/* LINK: nccl NOLEAKS: ranks are killed where they hang. */
+/* LINK: nccl SAN: address NOLEAKS: ranks are killed where they hang. */
 /*
  * test_coalesce_random_asked.c - the same programs while eight threads a rank ask about its events all the time: what is over stays
  * over until it is recorded again, and what it stands for has arrived. SEED, RANKS, SOAK_S …: common/trial_slots.h.

@@ -1,4 +1,4 @@
-/* LINK: nccl NOLEAKS: ranks are killed where they hang. */
+/* LINK: nccl SAN: address NOLEAKS: ranks are killed where they hang. */
 /*
  * test_coalesce_random_fault.c - random programs of 2, 4 and 8 simulated ranks of which one is killed, ends or is stopped: with
  * all-gathers coalesced the others come as far as without, and no further; who is stopped and goes on spoils nothing; aborts

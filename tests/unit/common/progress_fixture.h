@@ -26,7 +26,7 @@
 #include "real.h"
 
 #define RIG_COMMS 8
-#define WITHIN_MS 3000 /* for what must happen */
+#define WITHIN_MS 20000 /* for what must happen */
 #define LOOKS_MS 130   /* two looks of the sampler have passed */
 
 extern struct flight_page rig_page;
