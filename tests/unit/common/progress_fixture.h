@@ -27,7 +27,7 @@
 
 #define RIG_COMMS 8
 #define WITHIN_MS 20000 /* for what must happen */
-#define LOOKS_MS 130   /* two looks of the sampler have passed */
+#define LOOKS_MS 130    /* two looks of the sampler have passed */
 
 extern struct flight_page rig_page;
 extern struct flight_comm *rig_comm; /* RIG_COMMS of them */
