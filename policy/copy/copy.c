@@ -8,6 +8,7 @@
 #include "capture.h"
 #include "cpus.h"
 #include "events.h"
+#include "life.h"
 #include "log.h"
 #include "move.h"
 #include "options.h"
@@ -227,6 +228,9 @@ static void context_gone(void *ctx, int device)
 static void fork_child(void)
 {
 	copy_off(); /* until a cuInit of its own, which only a child without our driver has */
+	/* Nothing was ever copied: each page that is written here costs every fork some 3 us. */
+	if (!life_is_forked_child())
+		return;
 	ring_fork_child();
 	workers_fork_child();
 }

@@ -210,12 +210,16 @@ void helper_stop(void)
 
 void helper_fork_child(void)
 {
+	bool had_helper = atomic_load_explicit(&state, memory_order_relaxed) != NONE;
+
 	pid = getpid();
 	atomic_store_explicit(&state, NONE, memory_order_relaxed);
 	atomic_store_explicit(&early, 0, memory_order_relaxed);
+	notes_fork_child();
+	if (!had_helper) /* the rest is the helper's alone, and untouched: each page written here costs every fork */
+		return;
 	/* What the parent's helper was counting may be half written. */
 	memset(&track, 0, sizeof(track));
-	notes_fork_child();
 	job_fork_child();
 	shard_fork_child();
 }

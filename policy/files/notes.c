@@ -51,6 +51,8 @@ bool notes_take(struct note *out)
 
 void notes_fork_child(void)
 {
+	if (atomic_load_explicit(&head, memory_order_relaxed) == 0) /* nobody has been at it */
+		return;
 	for (unsigned i = 0; i < NOTES; i++)
 		atomic_store_explicit(&turn[i], 0, memory_order_relaxed);
 	atomic_store_explicit(&head, 0, memory_order_relaxed);

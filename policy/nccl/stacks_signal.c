@@ -270,7 +270,7 @@ void stacks_signal_ask(const uint32_t *thread, unsigned count, bool python, unsi
 /* The parent's handler, if there was one, and its questions are the parent's. */
 void stacks_signal_fork_child(void)
 {
-	for (unsigned i = 0; i < SIGNAL_THREADS; i++)
+	for (unsigned i = 0; request && i < SIGNAL_THREADS; i++)
 		atomic_store_explicit(&places[i].state, IDLE, memory_order_relaxed);
 	if (in_use)
 		sigaction(in_use, &before, NULL);
