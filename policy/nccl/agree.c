@@ -1,34 +1,43 @@
 /* agree.c - see agree.h. */
 #include "agree.h"
 
+#define BROKEN UINT64_MAX /* in place of the number of ranks */
 #define TAG(position) ((uint64_t)(uint32_t)((position) + 1))
+
+static bool take_place(struct agree_area *area, unsigned rank, unsigned ranks)
+{
+	struct agree_place *mine = &area->place[rank];
+	uint64_t count = 0;
+	uint32_t nobody = 0;
+
+	if (!atomic_compare_exchange_strong(&area->ranks, &count, ranks) && count != ranks)
+		return false;
+	return !atomic_load(&mine->safe) && !atomic_load(&mine->used) &&
+		   atomic_compare_exchange_strong(&mine->joined, &nobody, 1);
+}
 
 bool agree_init(struct agree *a, struct agree_area *area, unsigned rank, unsigned ranks)
 {
-	uint64_t layout = 0, count = 0;
-	uint32_t nobody = 0;
+	uint64_t layout = 0;
 
 	*a = (struct agree){.area = area, .rank = rank, .ranks = ranks, .left = true};
 	if (!ranks || ranks > AGREE_RANKS || rank >= ranks)
 		return false;
 	if (!atomic_compare_exchange_strong(&area->layout, &layout, AGREE_LAYOUT) && layout != AGREE_LAYOUT)
 		return false;
-	if (!atomic_compare_exchange_strong(&area->ranks, &count, ranks) && count != ranks)
-		return false;
-	struct agree_place *mine = &area->place[rank];
-	if (atomic_load(&mine->safe) || atomic_load(&mine->used) ||
-		!atomic_compare_exchange_strong(&mine->joined, &nobody, 1))
-		return false;
-	a->left = false;
-	return true;
+	a->left = !take_place(area, rank, ranks);
+	/* This rank launches alone from its first operation on: the others must not count on who has its place. */
+	if (a->left)
+		atomic_store(&area->ranks, BROKEN);
+	return !a->left;
 }
 
 bool agree_complete(const struct agree *a)
 {
 	for (unsigned r = 0; r < a->ranks; r++)
-		if (!atomic_load_explicit(&a->area->place[r].joined, memory_order_relaxed))
+		if (!atomic_load_explicit(&a->area->place[r].joined, memory_order_acquire))
 			return false;
-	return true;
+	return atomic_load_explicit(&a->area->ranks, memory_order_relaxed) == a->ranks;
 }
 
 /* Of a rank that has not joined it is 0. What is read may be old: then it is too low, which is safe. */

@@ -55,7 +55,7 @@ struct agree {
 };
 
 /* The area is zeroed memory of agree_bytes(ranks), or one that other ranks of this communicator have joined. false: it is
- * not of this layout or size, or the rank was there before; then it is not to be used. */
+ * not of this layout or size, or the rank was there before; then it is not to be used, and never complete again. */
 bool agree_init(struct agree *a, struct agree_area *area, unsigned rank, unsigned ranks);
 
 /*
@@ -72,7 +72,8 @@ unsigned agree_step(struct agree *a);
  * that this one comes no further, and launch alone, too. */
 void agree_leave(struct agree *a);
 
-/* All ranks have joined, on this host. */
+/* All ranks have joined, on this host, and none was refused. To be asked until it is true, then no more: before anything is
+ * queued of which more than one may be launched at once. */
 bool agree_complete(const struct agree *a);
 
 #endif

@@ -137,6 +137,25 @@ static void what_is_not_ours_is_refused(void **state)
 	free(area);
 }
 
+/* Whose place is taken launches alone: nobody may believe that all are there. */
+static void a_place_that_is_taken_is_nobodys(void **state)
+{
+	(void)state;
+	struct agree a, b, again;
+	struct agree_area *area = area_for(2);
+	assert_true(agree_init(&a, area, 0, 2));
+	assert_false(agree_init(&again, area, 0, 2));
+	assert_false(agree_init(&b, area, 1, 2));
+	assert_false(agree_complete(&a));
+	free(area);
+	area = area_for(2);
+	assert_true(agree_init(&a, area, 0, 2) && agree_init(&b, area, 1, 2));
+	assert_true(agree_complete(&a));
+	assert_false(agree_init(&again, area, 1, 2));
+	assert_false(agree_complete(&a) || agree_complete(&b));
+	free(area);
+}
+
 /* A page that somebody has scribbled over: never more than is queued, and no log any more. */
 static void nonsense_ends_it(void **state)
 {
@@ -166,6 +185,7 @@ int main(void)
 		cmocka_unit_test(a_full_log_is_refused),
 		cmocka_unit_test(the_log_goes_round),
 		cmocka_unit_test(what_is_not_ours_is_refused),
+		cmocka_unit_test(a_place_that_is_taken_is_nobodys),
 		cmocka_unit_test(nonsense_ends_it),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
