@@ -124,5 +124,6 @@ check_docs
 
 count() { grep -c "^$1 " "$results"; }
 failed=$(count fail)
+sed -n 's/^again /passed at the second try: /p; s/^fail /failed: /p' "$results"
 echo "$(count pass) passed, $failed failed, $(count skip) skipped"
 [ "$failed" = 0 ]

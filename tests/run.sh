@@ -6,12 +6,16 @@
 # WHAT is a suite (unit, sim, preload, tools, gpu, soak) or the name of one test, e.g. test_options.
 #   -v  show the output of passing tests too
 #   -l  text put before the names, e.g. "asan"
-#   -r  append "pass|fail|skip NAME[: CASE]" lines to FILE and leave the closing line to the caller
+#   -r  append "pass|fail|skip|again NAME[: CASE]" lines to FILE and leave the closing line to the caller
 #   -t  time limit of one test (default 120; x4 under a sanitizer)
 #   -w  command put before unit test programs, e.g. "valgrind -q"
 #   -j  tests that run at once (default: as many as there are cores; 1 with a single name). A test whose
 #       first lines say ALONE runs by itself; so does one that says TIMED, because its promise is a limit in
-#       seconds, which a machine that does not run us for a while breaks: it has a second try, and both are shown.
+#       seconds, which a machine that does not run us for a while breaks.
+#
+# A test that fails has a second try, by itself: a machine that stands still for a while fails tests that are right. Both
+# are shown, and what passed at the second try is counted as such. No second try: a random test, whose next seed would
+# prove nothing; what a sanitizer or valgrind has found.
 #
 # A test exits with 0 (passed), 77 (skipped) or anything else (failed). The end of
 # a failing test's output is shown. Each case that a passing cmocka program skipped has a line
@@ -55,7 +59,7 @@ if [ -z "$results" ]; then
 	own_results=1
 fi
 log=$(mktemp) || exit 1
-trap 'rm -f "$log" "$results.lock"; [ -z "$own_results" ] || rm -f "$results"' EXIT
+trap 'rm -f "$log" "$results.lock" "$results.turn"; [ -z "$own_results" ] || rm -f "$results"' EXIT
 
 # A unit test may replace a global of the library (-z muldefs), which is no ODR violation.
 export ASAN_OPTIONS=${ASAN_OPTIONS:-detect_leaks=1:abort_on_error=0:detect_stack_use_after_return=1:detect_odr_violation=0}
@@ -120,12 +124,16 @@ report()
 	124 | 137) word=fail && echo "time limit of $limit s exceeded" >>"$log" ;;
 	*) word=fail && echo "exit status $status" >>"$log" ;;
 	esac
-	echo "$word $name" >>"$results"
+	echo "$word ${label:+$label }$name" >>"$results"
+	local again=${first:-}
+	[ $word != fail ] || again=
+	[ -z "$again" ] || echo "again ${label:+$label }$name" >>"$results"
 	printf '%-4s  %s (%s s)' "$word" "${label:+$label }$name" "$seconds"
 	[ $word != skip ] || printf ': %s' "$why"
+	[ -z "$again" ] || printf ' at the second try'
 	printf '\n'
 	for one in "${cases[@]}"; do
-		echo "skip $name: $one" >>"$results"
+		echo "skip ${label:+$label }$name: $one" >>"$results"
 		printf 'skip  %s: %s\n' "${label:+$label }$name" "$one"
 	done
 	if [ -n "$verbose" ]; then
@@ -135,17 +143,30 @@ report()
 	fi
 }
 
-# run_now NAME COMMAND...: what it has to say comes in one piece. $again: it may fail once.
-again=
+# How many tests run beside this one: each holds a shared lock, a second try an exclusive one.
+alone()
+{
+	flock "$1" 8
+	timeout -k 5 "$limit" "${@:2}" >"$log" 2>&1 </dev/null 8>&-
+} 8>>"$results.turn"
+
+# deserves_another NAME STATUS: see above.
+deserves_another()
+{
+	[ "$2" != 0 ] && [ "$2" != 77 ] && [ "$2" != 66 ] && [[ $1 != *random* ]] &&
+		! grep -qE 'Sanitizer|runtime error:|^==[0-9]+==' "$log"
+}
+
+# run_now NAME COMMAND...: what it has to say comes in one piece.
 run_now()
 {
 	local name=$1 start=$SECONDS text status first=
 	shift
-	timeout -k 5 "$limit" "$@" >"$log" 2>&1 </dev/null
+	alone -s "$@"
 	status=$?
-	if [ -n "$again" ] && [ $status != 0 ] && [ $status != 77 ]; then
-		first=$(tail -n 60 "$log" | sed 's/^/      | first try: /')
-		timeout -k 5 "$limit" "$@" >"$log" 2>&1 </dev/null
+	if deserves_another "$name" $status; then
+		first=$(tail -n 60 "$log" | sed "s/^/      | first try ($status): /")
+		alone -x "$@"
 		status=$?
 	fi
 	text=$(report "$name" $status $((SECONDS - start)))${first:+$'\n'$first}
@@ -168,13 +189,10 @@ run_beside()
 running=0 machine=0
 run_one()
 {
-	again=
 	if [ "$jobs" = 1 ] || head -n 3 "$source" | grep -qwE 'ALONE|TIMED'; then
 		wait
 		running=0
-		! head -n 3 "$source" | grep -qw TIMED || again=1
 		run_now "$@"
-		again=
 		return
 	fi
 	if [ $running -ge "$jobs" ]; then
@@ -309,6 +327,7 @@ done
 wait
 [ -n "$own_results" ] || exit 0
 count() { grep -c "^$1 " "$results"; }
-failed=$(count fail)
+failed=$(count fail) again=$(count again)
+[ "$again" = 0 ] || sed -n 's/^again /passed at the second try: /p' "$results"
 echo "$(count pass) passed, $failed failed, $(count skip) skipped"
 [ "$failed" = 0 ]

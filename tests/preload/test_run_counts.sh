@@ -66,6 +66,26 @@ expect 'the same in an environment that asks cmocka for another format' "$work/g
 run bash "$work/tests/run.sh" -j 1 -l x: -r "$work/results" unit >"$work/got"
 sed 's/^\(....\)  /\1  x: /' "$work/lines" >"$work/labelled"
 expect 'labelled lines' "$work/got" "$work/labelled"
-sed 's/^\(....\) */\1 /; s/: every case$//; s/: nothing here$//' "$work/lines" >"$work/wanted"
+sed 's/^\(....\) */\1 x: /; s/: every case$//; s/: nothing here$//' "$work/lines" >"$work/wanted"
 expect 'the results for check.sh' "$work/results" "$work/wanted"
+
+# A second try: not after what a sanitizer has found, and not with another seed. Both tries are shown.
+rm "$work"/tests/unit/* "$work"/build/tests/unit/*
+once='[ -e "$0.ran" ] && exit 0; : >"$0.ran"'
+program test_fails_once "$once; echo too late; exit 1"
+program test_fails_random "$once; exit 1"
+program test_hides_nothing "$once; echo 'ERROR: AddressSanitizer: heap-use-after-free'; exit 1"
+program test_races "$once; exit 66"
+cat >"$work/wanted" <<'END'
+pass  test_fails_once at the second try
+      | first try (1): too late
+fail  test_fails_random
+fail  test_hides_nothing
+fail  test_races
+passed at the second try: test_fails_once
+1 passed, 3 failed, 0 skipped
+END
+env BUILD="$work/build" SAN= bash "$work/tests/run.sh" -j 1 unit 2>&1 |
+	sed 's/ ([0-9]* s)//; /^      | exit/d; /^      | ERROR/d' >"$work/got"
+expect 'a second try is shown and counted' "$work/got" "$work/wanted"
 finish

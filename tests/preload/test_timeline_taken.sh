@@ -4,11 +4,11 @@
 . "$(dirname "$0")/common.sh"
 . "$(dirname "$0")/timeline.sh"
 
-# A launch every 100 us for more than a second, then 9000 that fill chunks.
-steps=(rate=100 kernels=9000 rate=0 kernels=9000 sync copies=10 sync say=done)
+# A launch every 100 us for some seconds, then 9000 that fill chunks.
+steps=(rate=100 kernels=30000 rate=0 kernels=9000 sync copies=10 sync say=done)
 declare -A taken=(
 	[emptied]=': >FILE' [shortened]='truncate -s 300000 FILE' [punched]='fallocate -p -o 0 -l 1000000 FILE'
-	[removed]='rm FILE' [replaced]='cp FILE copy; mv copy FILE'
+	[removed]='rm FILE' [replaced]='head -c 300000 FILE >copy; mv copy FILE'
 )
 
 # The file, once the recording is under way.
