@@ -16,13 +16,20 @@ struct call {
 	uint32_t sequence;
 };
 
-static struct call begin(const struct flight_call *what, enum nccl_order order)
+static struct call begin_unrecorded(const struct flight_call *what, enum nccl_order order)
 {
 	struct call call = {.comm = nccl_comm_get(what->comm)};
 
 	call.sequence = call.comm ? nccl_comm_enter(call.comm, order) : 0;
-	flight_begin(&call.ticket, what);
 	call.since = events_begin();
+	return call;
+}
+
+static struct call begin(const struct flight_call *what, enum nccl_order order)
+{
+	struct call call = begin_unrecorded(what, order);
+
+	flight_begin(&call.ticket, what);
 	return call;
 }
 
@@ -60,11 +67,11 @@ static void tell(const struct call *call, const struct flight_call *what, const 
 	events_tell(&e);
 }
 
-static void end(struct call *call, const struct flight_call *what, const char *name, int result)
+static void end_unrecorded(const struct call *call, const struct flight_call *what, const char *name,
+						   int result)
 {
 	bool nested = call->comm && call->sequence == 0;
 
-	flight_end(&call->ticket, result);
 	if (nested)
 		return;
 	if (call->comm)
@@ -77,6 +84,12 @@ static void end(struct call *call, const struct flight_call *what, const char *n
 		learn_ranks(call->comm, what->comm, what->caller);
 	tell(call, what, name, result);
 	guard_leave();
+}
+
+static void end(struct call *call, const struct flight_call *what, const char *name, int result)
+{
+	flight_end(&call->ticket, result);
+	end_unrecorded(call, what, name, result);
 }
 
 /* ---- bodies ---- */
@@ -115,7 +128,6 @@ static void end(struct call *call, const struct flight_call *what, const char *n
 		(buffer, count, type, root, comm, stream), .count = count, .type = type, .reduction = -1, \
 												   .peer = root
 
-COLLECTIVE(AllGather, FLIGHT_ALL_GATHER, PLAIN)
 COLLECTIVE(AlltoAll, FLIGHT_ALL_TO_ALL, PLAIN)
 COLLECTIVE(AllReduce, FLIGHT_ALL_REDUCE, REDUCING)
 COLLECTIVE(ReduceScatter, FLIGHT_REDUCE_SCATTER, REDUCING)
@@ -123,6 +135,48 @@ COLLECTIVE(Broadcast, FLIGHT_BROADCAST, ROOTED)
 COLLECTIVE(Gather, FLIGHT_GATHER, ROOTED)
 COLLECTIVE(Scatter, FLIGHT_SCATTER, ROOTED)
 COLLECTIVE(Reduce, FLIGHT_REDUCE, ROOTED_REDUCING)
+
+/* An all-gather may be held back, and is in the record then. `plain`: without options for this call. */
+#define GATHER(symbol, plain, params, args)                          \
+	TURBO_EXPORT int symbol params;                                  \
+	TURBO_EXPORT int symbol params                                   \
+	{                                                                \
+		NCCL_BODY(symbol, int, params);                              \
+		if (guard_inside())                                          \
+			return real args;                                        \
+		if (__builtin_expect(act_tombstone(comm), 0))                \
+			return NCCL_REMOTE_ERROR;                                \
+		const struct flight_call what = {                            \
+			.function = FLIGHT_ALL_GATHER,                           \
+			.comm = comm,                                            \
+			.stream = stream,                                        \
+			.caller = caller,                                        \
+			.frame = __builtin_frame_address(0),                     \
+			.count = count,                                          \
+			.type = type,                                            \
+			.reduction = -1,                                         \
+			.peer = -1,                                              \
+		};                                                           \
+		struct call call = begin_unrecorded(&what, NCCL_COLLECTIVE); \
+		int result;                                                  \
+		if (!coalesce_gather(&what, from, to, plain, &result)) {     \
+			flight_begin(&call.ticket, &what);                       \
+			result = real args;                                      \
+			flight_end(&call.ticket, result);                        \
+		}                                                            \
+		end_unrecorded(&call, &what, "ncclAllGather", result);       \
+		return result;                                               \
+	}
+#define GATHERS(prefix)                                                                                     \
+	GATHER(prefix##ncclAllGather, true,                                                                     \
+		   (const void *from, void *to, size_t count, int type, void *comm, void *stream),                  \
+		   (from, to, count, type, comm, stream))                                                           \
+	GATHER(                                                                                                 \
+		prefix##ncclAllGatherConfig, false,                                                                 \
+		(const void *from, void *to, size_t count, int type, void *comm, void *stream, const void *config), \
+		(from, to, count, type, comm, stream, config))
+GATHERS()
+GATHERS(p)
 
 #define EACH(symbol, order, kind, ...) BOTH(symbol, #symbol, order, kind, __VA_ARGS__)
 EACH(ncclBcast, NCCL_COLLECTIVE, FLIGHT_BROADCAST, ONE_BUFFER)

@@ -19,6 +19,7 @@
 			return real(comm);                                                                     \
 		const struct flight_call what = nccl_call(kind, comm, caller, __builtin_frame_address(0)); \
 		struct flight_ticket ticket;                                                               \
+		coalesce_comm_ending(comm, false);                                                         \
 		flight_begin(&ticket, &what);                                                              \
 		ending(comm, state);                                                                       \
 		int result = act_tombstone(comm) ? NCCL_SUCCESS : real(comm);                              \
@@ -47,6 +48,7 @@ ENDING(pncclCommDestroy, FLIGHT_DESTROY, FLIGHT_GONE)
 		if (guard_inside())                                          \
 			return real args;                                        \
 		struct flight_ticket ticket;                                 \
+		coalesce_comm_ending(comm, (state) == FLIGHT_ABORTED);       \
 		flight_enter(&ticket);                                       \
 		ending(comm, state);                                         \
 		int result = act_tombstone(comm) ? NCCL_SUCCESS : real args; \
@@ -67,6 +69,8 @@ STOPPING(pncclCommRevoke, FLIGHT_ENDING, (void *comm, int flags), (comm, flags))
 	{                                                                            \
 		NCCL_BODY(symbol, int, (void *, int *));                                 \
 		int ours = guard_inside() ? 0 : act_async_error(comm);                   \
+		if (!ours && !guard_inside())                                            \
+			ours = coalesce_async_error(comm);                                   \
 		if (__builtin_expect(ours != 0, 0)) {                                    \
 			if (!error)                                                          \
 				return NCCL_INVALID_ARGUMENT;                                    \

@@ -8,6 +8,7 @@
 	TURBO_EXPORT int symbol(void)                      \
 	{                                                  \
 		NCCL_BODY(symbol, int, (void));                \
+		(void)coalesce_before_nccl(NULL);              \
 		int result = real();                           \
 		if (result == NCCL_SUCCESS && !guard_inside()) \
 			flight_group_start();                      \

@@ -73,6 +73,7 @@ static struct flight_comm *making(const struct flight_ticket *ticket, struct fli
 			.frame = __builtin_frame_address(0),                   \
 		};                                                         \
 		struct flight_ticket ticket;                               \
+		(void)coalesce_before_nccl(NULL);                          \
 		flight_enter(&ticket);                                     \
 		struct flight_comm *place = making(&ticket, &how, config); \
 		int result = real args;                                    \
@@ -114,6 +115,7 @@ static void all_begin(struct all *all, int ranks, const void *caller, const void
 		.frame = frame,
 	};
 
+	(void)coalesce_before_nccl(NULL);
 	flight_enter(&all->ticket);
 	all->n = !all->ticket.outermost || ranks < 0 ? 0 : ranks < ALL_MOST ? ranks : ALL_MOST;
 	if (all->n)
@@ -163,6 +165,7 @@ INIT_ALL(pncclCommInitAll)
 			__VA_ARGS__,                                                      \
 		};                                                                    \
 		struct flight_ticket ticket;                                          \
+		(void)coalesce_before_nccl(comm);                                     \
 		if (comm)                                                             \
 			flight_begin(&ticket, &what);                                     \
 		else                                                                  \

@@ -12,6 +12,7 @@
 #include "real.h"
 #include "stats.h"
 #include "../policy/nccl/act.h"
+#include "../policy/nccl/coalesce.h"
 #include "../policy/nccl/flight.h"
 
 #define NCCL_SUCCESS 0
@@ -39,6 +40,9 @@
 			return real args;                                          \
 		if (__builtin_expect(act_tombstone(comm), 0))                  \
 			return NCCL_REMOTE_ERROR;                                  \
+		int late = coalesce_before_nccl(comm);                         \
+		if (__builtin_expect(late != NCCL_SUCCESS, 0))                 \
+			return late;                                               \
 		const struct flight_call what = {                              \
 			.function = kind,                                          \
 			.comm = comm,                                              \

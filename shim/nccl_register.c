@@ -14,6 +14,7 @@
 #include "real.h"
 #include "stats.h"
 #include "../policy/devmem/devmem.h"
+#include "../policy/nccl/coalesce.h"
 
 /* Before the call: it may wait for other ranks, and fails seldom. */
 static void keep_out(void *buffer, size_t bytes)
@@ -35,6 +36,7 @@ typedef int window_fn(void *comm, void *buffer, size_t bytes, void **window, int
 		void *real = real_resolve_lazy(HOOK_##symbol, __builtin_return_address(0)); \
 		stats_call(HOOK_##symbol);                                                  \
 		keep_out(buffer, bytes);                                                    \
+		(void)coalesce_before_nccl(comm);                                           \
 		return ((register_fn *)real)(comm, buffer, bytes, handle);                  \
 	}
 
@@ -45,6 +47,7 @@ typedef int window_fn(void *comm, void *buffer, size_t bytes, void **window, int
 		void *real = real_resolve_lazy(HOOK_##symbol, __builtin_return_address(0));            \
 		stats_call(HOOK_##symbol);                                                             \
 		keep_out(buffer, bytes);                                                               \
+		(void)coalesce_before_nccl(comm);                                                      \
 		return ((window_fn *)real)(comm, buffer, bytes, window, flags);                        \
 	}
 

@@ -120,3 +120,16 @@ void agree_leave(struct agree *a)
 {
 	a->left = true;
 }
+
+unsigned agree_ready(const struct agree *a, bool *decided)
+{
+	uint64_t left = a->queued - a->launched, safe;
+	uint64_t seen = atomic_load_explicit(&a->area->slot[a->next % AGREE_SLOTS], memory_order_acquire);
+
+	*decided = a->left || seen >> 32 == TAG(a->next);
+	if (*decided)
+		return a->left || (seen & UINT32_MAX) > left ? left != 0 : (unsigned)(seen & UINT32_MAX);
+	safe = least_safe(a);
+	safe = safe < a->queued ? safe : a->queued;
+	return safe > a->launched ? (unsigned)(safe - a->launched) : 0;
+}

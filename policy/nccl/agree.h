@@ -72,6 +72,12 @@ unsigned agree_step(struct agree *a);
  * that this one comes no further, and launch alone, too. */
 void agree_leave(struct agree *a);
 
+/*
+ * How many the next step would launch now, as far as can be seen: 0, one that not all ranks have come to yet. *decided: that is
+ * what it will be; else it may be more by and by. Only a hint for who can wait: nothing depends on it.
+ */
+unsigned agree_ready(const struct agree *a, bool *decided);
+
 /* All ranks have joined, on this host, and none was refused. To be asked until it is true, then no more: before anything is
  * queued of which more than one may be launched at once. */
 bool agree_complete(const struct agree *a);

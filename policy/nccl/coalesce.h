@@ -2,7 +2,7 @@
  * coalesce.h - small asynchronous all-gathers are held back for a moment and launched as one group.
  *
  * What the hook bodies and the doors (shim/doors.h) tell. While `coalesce_on` is false nothing here is called but
- * coalesce_gather() and coalesce_before_nccl(), which then do nothing. All others: any thread, inside the guard, errno
+ * what bodies of NCCL's functions tell, which then do nothing. All others: any thread, inside the guard, errno
  * is the caller's business.
  */
 #ifndef TURBO_COALESCE_H
@@ -19,14 +19,22 @@
 /* The option, and the policy is alive; false in a forked child. Relaxed: a call that sees it late passes through. Read by
  * the stubs of counted functions (one byte). */
 extern _Atomic bool coalesce_on __attribute__((visibility("hidden")));
-/* Devices with a pending batch: what every door looks at first. Relaxed: a thread sees what it queued itself, and what
+/* 1: all-gathers wait to be launched. What every door looks at first. Relaxed: a thread sees what it queued itself, and what
  * others queued before they told it. */
 extern _Atomic uint32_t coalesce_pending __attribute__((visibility("hidden")));
 
-/* True: taken, and *result is what the program gets. */
-bool coalesce_gather(const struct flight_call *call, const void *from, void *to, int *result);
-/* Any other call of NCCL for `comm`; NULL: for none, or for an unknown one. */
-void coalesce_before_nccl(void *comm);
+/* True: taken and in the flight record, and *result is what the program gets. `plain`: without options for this call. Outside
+ * the guard. */
+bool coalesce_gather(const struct flight_call *call, const void *from, void *to, bool plain, int *result);
+/*
+ * Before any other call of NCCL; `comm` NULL: none, or not known. Answers what the program gets instead, 0: the real call: a
+ * launch has failed that it had been told was fine. Outside the guard.
+ */
+int coalesce_before_nccl(const void *comm);
+/* It is about to be destroyed, finalized or revoked, or `aborted`; before the flight record forgets it. Outside the guard. */
+void coalesce_comm_ending(const void *comm, bool aborted);
+/* ncclResult_t that ncclCommGetAsyncError is to give, 0: what NCCL says. No lock. */
+int coalesce_async_error(const void *comm);
 
 /* A call that submits something to `stream` is about to be made; `per_thread`: NULL is the thread's own default stream.
  * Only while something is pending. */

@@ -37,8 +37,8 @@ static bool claim(struct held_event *place)
 {
 	uintptr_t is = atomic_load_explicit(&place->event, memory_order_relaxed);
 
-	return is <= GONE && atomic_compare_exchange_strong_explicit(
-							 &place->event, &is, GONE + 1, memory_order_acquire, memory_order_relaxed);
+	return is <= GONE && atomic_compare_exchange_strong_explicit(&place->event, &is, GONE + 1,
+																 memory_order_acquire, memory_order_relaxed);
 }
 
 void coalesce_events_made(CUevent event, unsigned flags, CUcontext ctx)

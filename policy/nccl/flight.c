@@ -324,3 +324,47 @@ void flight_end(struct flight_ticket *ticket, int result)
 	guard_leave();
 	errno = saved;
 }
+
+/* ---- held back ---- */
+
+void flight_hold(struct flight_ticket *ticket, const struct flight_call *call)
+{
+	struct flight_comm *comm = flight_comm_of(call->comm);
+	struct flight_op what;
+
+	*ticket = (struct flight_ticket){.comm = NULL};
+	if (!comm)
+		return;
+	describe(&what, call);
+	put(ticket, comm, &what, 1);
+	stats_add(STATS_NCCL_OPERATIONS, 1);
+	atomic_store_explicit(&ticket->op->returned, what.issued, memory_order_relaxed);
+}
+
+uint32_t flight_held_begin(const struct flight_ticket *tickets, unsigned n, void *stream)
+{
+	const struct flight_ticket *last = &tickets[n - 1];
+	uint32_t group = n > 1 ? flight_group_new() : 0, launch;
+
+	if (!last->comm)
+		return 0;
+	for (unsigned i = 0; group && i < n; i++)
+		ring_group(last->comm, tickets[i].index, group, (uint16_t)(i + 1));
+	launch = progress_before(last->comm, stream);
+	if (launch)
+		ring_change(last->comm, last->index, 0, launch);
+	for (unsigned i = 0; !launch && i < n; i++)
+		ring_change(last->comm, tickets[i].index, FLIGHT_BLIND, 0);
+	return launch;
+}
+
+void flight_held_end(const struct flight_ticket *tickets, unsigned n, uint32_t launch, int result)
+{
+	uint64_t now = now_ns();
+
+	if (launch)
+		progress_after(launch, tickets[n - 1].index);
+	for (unsigned i = n; result != NCCL_SUCCESS && i-- > 0;)
+		if (tickets[i].comm && is_still(&tickets[i]))
+			refuse(&tickets[i], now);
+}

@@ -56,6 +56,15 @@ void flight_end(struct flight_ticket *ticket, int result);
 void flight_graph_begin(struct flight_ticket *ticket, struct flight_comm *comm, uint32_t life, uint64_t calls,
 						uint64_t bytes, void *stream);
 
+/*
+ * A collective call that is held back: in the record as one that has returned, given to NCCL later. Then, around the launch of
+ * `n` of them, of one communicator and issued one after another, on `stream`: as a group, when they are several. `launch` is
+ * what begin answered, 0 also where nothing was begun. Whoever launches, one at a time.
+ */
+void flight_hold(struct flight_ticket *ticket, const struct flight_call *call);
+uint32_t flight_held_begin(const struct flight_ticket *tickets, unsigned n, void *stream);
+void flight_held_end(const struct flight_ticket *tickets, unsigned n, uint32_t launch, int result);
+
 /* After ncclGroupStart, and around ncclGroupEnd; nests. Around ncclGroupSimulateEnd, where nothing runs, the caller is
  * NULL and the result FLIGHT_DROPPED. */
 #define FLIGHT_DROPPED (-1)

@@ -54,6 +54,11 @@ uint32_t flight_group_number(void)
 	return flight_thread.group ? flight_thread.group->number : 0;
 }
 
+uint32_t flight_group_new(void)
+{
+	return atomic_fetch_add_explicit(&numbers, 1, memory_order_relaxed) + 1;
+}
+
 uint16_t flight_group_count(void)
 {
 	struct flight_group *group = flight_thread.group;
@@ -75,7 +80,7 @@ static struct flight_group *take(void)
 													memory_order_relaxed)) {
 			groups[i].entries = groups[i].making = groups[i].count = 0;
 			groups[i].waits = false;
-			groups[i].number = atomic_fetch_add_explicit(&numbers, 1, memory_order_relaxed) + 1;
+			groups[i].number = flight_group_new();
 			return &groups[i];
 		}
 	}

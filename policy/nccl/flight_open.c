@@ -103,7 +103,9 @@ static void page_made(struct flight_page *page)
 
 	flight_file_start(page);
 	progress_start();
-	nccl_watch_start(may_act(page), seconds == OPTION_AUTO ? 0 : (uint64_t)seconds * 1000000000u);
+	/* Coalescing keeps the record, too. */
+	if (option_get(OPT_NCCL_WATCHDOG) != WATCHDOG_OFF)
+		nccl_watch_start(may_act(page), seconds == OPTION_AUTO ? 0 : (uint64_t)seconds * 1000000000u);
 }
 
 struct flight_page *flight_open(const void *caller)

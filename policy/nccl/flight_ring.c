@@ -52,6 +52,19 @@ void ring_change(struct flight_comm *comm, uint64_t index, uint8_t flags, uint32
 	close_op(op);
 }
 
+void ring_group(struct flight_comm *comm, uint64_t index, uint32_t group, uint16_t nth)
+{
+	struct flight_op *op = &comm->op[index % FLIGHT_OPS];
+
+	if (ring_index(op) != index)
+		return;
+	open_op(comm, index);
+	op->flags |= FLIGHT_GROUPED;
+	op->group = group;
+	op->grouped = nth;
+	close_op(op);
+}
+
 struct flight_op *ring_write(struct flight_comm *comm, struct flight_op *what)
 {
 	struct flight_op *op = open_op(comm, what->index);

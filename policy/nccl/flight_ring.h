@@ -21,6 +21,8 @@ static inline uint64_t ring_index(const struct flight_op *op)
 struct flight_op *ring_write(struct flight_comm *comm, struct flight_op *what);
 /* Operation `index`, if it is there still, gets these flags and this launch. */
 void ring_change(struct flight_comm *comm, uint64_t index, uint8_t flags, uint32_t launch);
+/* It becomes the nth of a group. */
+void ring_group(struct flight_comm *comm, uint64_t index, uint32_t group, uint16_t nth);
 /* To `value`, unless it is there already. */
 void ring_raise(_Atomic uint64_t *to, uint64_t value);
 

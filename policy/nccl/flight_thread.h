@@ -35,6 +35,7 @@ bool flight_group_add(struct flight_comm *comm, void *stream, uint64_t index, bo
 /* A communicator that is being made in this thread's group; false: the thread is in none. */
 bool flight_group_making(struct flight_comm *comm, void **handle);
 uint32_t flight_group_number(void); /* of this thread's group, 0: none */
+uint32_t flight_group_new(void);    /* a number for a group of libturbo's own */
 uint16_t flight_group_count(void);  /* operations of it, the one that is being issued included */
 
 #endif

@@ -16,7 +16,7 @@
 static void start(void)
 {
 	ras_start();
-	flight_switch(option_get(OPT_NCCL_WATCHDOG) != 0);
+	flight_switch(option_get(OPT_NCCL_WATCHDOG) != 0 || option_get(OPT_NCCL_COALESCE) != 0);
 }
 
 static void fork_child(void)

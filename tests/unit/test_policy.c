@@ -18,6 +18,7 @@ struct policy copy_policy;
 struct policy devmem_policy = {.name = "silent"};
 struct policy devmem_trace_policy = {.name = "silent"};
 struct policy nccl_policy = {.name = "silent"};
+struct policy coalesce_policy = {.name = "silent"};
 struct policy timeline_policy = {.name = "silent"};
 struct policy hostmem_policy = {.name = "silent"};
 struct policy pinned_policy = {.name = "silent"};
@@ -59,7 +60,7 @@ static void on_context_gone(void *ctx, int device)
 
 static int others_are_silent(void)
 {
-	return policy_count == 9 && policy_table[0] == &copy_policy;
+	return policy_count == 10 && policy_table[0] == &copy_policy;
 }
 
 static void every_member_is_called_once(void **state)

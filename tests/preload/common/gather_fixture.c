@@ -10,7 +10,7 @@ CUcontext ctx;
 CUstream stream;
 ncclComm_t comm;
 
-#define GROUPS_FORM 0 /* 1 where the library groups */
+#define GROUPS_FORM 1
 
 static CUfunction spin_flag;
 static unsigned char *from, *to;
