@@ -2,6 +2,7 @@
 #include "coalesce_held.h"
 
 #include "act.h"
+#include "events.h"
 #include "launches.h"
 #include "log.h"
 #include "progress.h"
@@ -211,7 +212,9 @@ static int launch(unsigned n)
 	if (!act_tombstone(c->handle)) {
 		uint32_t number = flight_held_begin(ticket, n, held_stream());
 		bool waits = progress_wait_begin(FLIGHT_WAIT_NCCL);
+		uint64_t since = n > 1 ? events_begin() : 0;
 		result = give_to_nccl(c, &batch.gather[batch.launched], n);
+		events_end(EVENT_GATHERS, since, n, result != NCCL_SUCCESS);
 		progress_wait_end(waits);
 		flight_held_end(ticket, n, number, result);
 		count_group(n);

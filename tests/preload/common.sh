@@ -21,7 +21,26 @@ fail()
 	echo "FAILED: $*"
 	failed=1
 }
-finish() { exit $failed; }
+# is WHAT EXPECTED FOUND
+is()
+{
+	if [ "$2" = "$3" ]; then
+		ok "$1"
+	else
+		fail "$1: expected '$2', found '$3'"
+	fi
+}
+finish()
+{
+	[ ! -e "$work/.mistyped" ] || fail "no such command: $(cat "$work/.mistyped")"
+	exit $failed
+}
+# A script that calls what is not there would pass else: this runs in a shell of its own.
+command_not_found_handle()
+{
+	echo "$1" >>"$work/.mistyped"
+	return 127
+}
 skip()
 {
 	echo "$*"

@@ -6,15 +6,6 @@ turbo=$BUILD/turbo
 have python3 || skip "no python3"
 cd "$work" || exit 1
 
-is()
-{
-	if [ "$2" = "$3" ]; then
-		ok "$1"
-	else
-		fail "$1: expected '$2', got '$3'"
-	fi
-}
-
 # status COMMAND...: its status; its output goes to $work/out and $work/err.
 status()
 {

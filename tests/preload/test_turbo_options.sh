@@ -4,15 +4,6 @@
 cd "$root" || exit 1
 turbo=$BUILD/turbo
 
-is()
-{
-	if [ "$2" = "$3" ]; then
-		ok "$1"
-	else
-		fail "$1: expected '$2', got '$3'"
-	fi
-}
-
 status()
 {
 	"$@" >"$work/out" 2>"$work/err"

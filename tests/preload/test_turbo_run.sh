@@ -4,16 +4,6 @@
 . "$(dirname "$0")/common.sh"
 turbo=$BUILD/turbo lib=$(realpath "$LIBTURBO")
 
-# is WHAT EXPECTED GOT
-is()
-{
-	if [ "$2" = "$3" ]; then
-		ok "$1"
-	else
-		fail "$1: expected '$2', got '$3'"
-	fi
-}
-
 # status COMMAND...: its status; its output goes to $work/out and $work/err.
 status()
 {

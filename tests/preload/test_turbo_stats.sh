@@ -8,15 +8,6 @@ copies=5 bytes=$((8 << 20))
 # On few cores libturbo leaves copies to the driver by default.
 export TURBO_COPY_THREADS=2 TURBO_SUMMARY=off
 
-is()
-{
-	if [ "$2" = "$3" ]; then
-		ok "$1"
-	else
-		fail "$1: expected '$2', got '$3'"
-	fi
-}
-
 # start: runs turbo_live and waits until it has copied; sets pid and the descriptor to close.
 start()
 {

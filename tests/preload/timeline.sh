@@ -30,16 +30,6 @@ number()
 	sed -n "s/^$* \([0-9]*\)\( [0-9]*ms\)\?$/\1/p" "$work/$name.dump" | awk '{ n += $1 } END { printf "%.0f\n", n }'
 }
 
-# is WHAT EXPECTED FOUND
-is()
-{
-	if [ "$2" = "$3" ]; then
-		ok "$1"
-	else
-		fail "$1: expected '$2', found '$3'"
-	fi
-}
-
 # at_least WHAT LEAST FOUND
 at_least()
 {
