@@ -36,7 +36,7 @@ void read_ahead(const struct read_file *f, uint64_t from, uint64_t to);
 /* Waits for the byte at `at`, where that leaves no trace: what was asked for before has come then, mostly. */
 void read_wait(const struct read_file *f, uint64_t at);
 
-/* Is the byte at `at` in memory? 1 yes, 0 no, -1 cannot be told without a trace. */
+/* Is the byte at `at` in memory? 1 yes, 0 no, -1 cannot be told without a trace. Asking does not bring it there. */
 int read_is_resident(const struct read_file *f, uint64_t at);
 
 /* Looks anew for leases, which another process must give up when its file is opened. Before a batch of files; any thread. */

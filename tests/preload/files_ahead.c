@@ -15,13 +15,15 @@
 #include <time.h>
 #include <unistd.h>
 
+#define FILES 400 /* of a directory, at most */
+
 /* Pages of the file in memory; -1: it is not there. */
 static long resident(const char *path)
 {
 	struct stat st;
 	unsigned char pages[4096];
 	long n = 0;
-	int fd = open(path, O_RDONLY);
+	int fd = open(path, O_RDWR | O_CLOEXEC); /* not a run of reads */
 	if (fd < 0 || fstat(fd, &st) != 0)
 		return -1;
 	void *m = mmap(NULL, (size_t)st.st_size, PROT_READ, MAP_SHARED, fd, 0);
@@ -47,19 +49,35 @@ static void forget(const char *path)
 	}
 }
 
+/* The system lets go of a page when nobody else has it in hand: until all are out. */
+static int forget_all(const char *dir, const char *more)
+{
+	const struct timespec nap = {0, 20000000};
+	char path[512];
+	int left = 1;
+	for (int round = 0; round < 200 && left; round++) {
+		if (round)
+			nanosleep(&nap, NULL);
+		left = 0;
+		for (int i = 0; i < FILES; i++) {
+			snprintf(path, sizeof(path), "%s/f%05d", dir, i);
+			if (resident(path) > 0 || round == 0)
+				forget(path);
+			left += resident(path) > 0;
+		}
+		forget(more);
+		left += resident(more) > 0;
+	}
+	return !left;
+}
+
 int main(int argc, char **argv)
 {
 	char path[512], buffer[4096], lowest_path[] = "/dev/null";
 	if (argc != 5)
 		return 2;
 	int count = atoi(argv[2]);
-	for (int i = 0; i < 400 && !getenv("KEEP"); i++) {
-		snprintf(path, sizeof(path), "%s/f%05d", argv[1], i);
-		forget(path);
-	}
-	if (!getenv("KEEP"))
-		forget(argv[3]);
-	if (resident(argv[3]) > 0 && !getenv("KEEP"))
+	if (!getenv("KEEP") && !forget_all(argv[1], argv[3]))
 		return 77;
 	int lowest = open(lowest_path, O_WRONLY);
 	close(lowest);

@@ -8,6 +8,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
+#include <sys/mman.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -240,6 +242,52 @@ static void what_was_written_is_resident(void **state)
 	read_close(&f);
 }
 
+/* By another way than read.c's. 1 in memory, 0 not, -1 cannot be told. */
+static int in_core(int fd)
+{
+	unsigned char is;
+	void *m = mmap(NULL, 1, PROT_READ, MAP_SHARED, fd, 0);
+	int r = m == MAP_FAILED ? -1 : mincore(m, 1, &is);
+
+	if (m != MAP_FAILED)
+		munmap(m, 1);
+	return r == 0 ? is & 1 : -1;
+}
+
+static void asking_brings_nothing_into_memory(void **state)
+{
+	const struct timespec nap = {0, 20000000};
+	struct read_file f;
+	int fd, out = 0;
+
+	(void)state;
+	put("file", "text");
+	fd = open(below("file"), O_RDONLY);
+	for (int i = 0; i < 500 && !out; i++) {
+		fsync(fd);
+		posix_fadvise(fd, 0, 0, POSIX_FADV_DONTNEED);
+		out = in_core(fd) == 0;
+		if (!out)
+			nanosleep(&nap, NULL);
+	}
+	if (!out) {
+		close(fd);
+		puts("files stay in memory here");
+		skip();
+	}
+	assert_true(read_open(AT_FDCWD, below("file"), &here, &f));
+	for (int i = 0; i < 20; i++)
+		assert_int_not_equal(read_is_resident(&f, 0), 1);
+	nanosleep(&nap, NULL);
+	assert_int_equal(in_core(fd), 0);
+	read_ahead(&f, 0, f.size);
+	for (int i = 0; i < 1000 && in_core(fd) == 0; i++)
+		nanosleep(&nap, NULL);
+	assert_int_not_equal(read_is_resident(&f, 0), 0);
+	read_close(&f);
+	close(fd);
+}
+
 /* ---- memory ---- */
 
 static struct memory look(void)
@@ -404,6 +452,7 @@ int main(void)
 		cmocka_unit_test_setup_teardown(nothing_but_a_file_is_opened, setup, teardown),
 		cmocka_unit_test_setup_teardown(the_time_of_access_stays, setup, teardown),
 		cmocka_unit_test_setup_teardown(what_was_written_is_resident, setup, teardown),
+		cmocka_unit_test_setup_teardown(asking_brings_nothing_into_memory, setup, teardown),
 		cmocka_unit_test_setup_teardown(half_of_what_is_free_beyond_a_tenth, setup, teardown),
 		cmocka_unit_test_setup_teardown(cgroups_count, setup, teardown),
 		cmocka_unit_test_setup_teardown(cgroups_of_the_first_version_count, setup, teardown),
