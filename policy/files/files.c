@@ -11,6 +11,7 @@
 #include "limits.h"
 #include "notes.h"
 #include "options.h"
+#include "quiet.h"
 #include "stats.h"
 #include "where.h"
 #include "../policy.h"
@@ -29,7 +30,7 @@ void files_opened(int dir, const char *path, int flags, int fd)
 	length = strlen(path);
 	if (atomic_load_explicit(&learn_on, memory_order_relaxed))
 		learn_note(path, length, dir);
-	if (where_may_be_data(path, length) && notes_put(path, length, dir, fd))
+	if (where_may_be_data(path, length) && !quiet_is(dir, path, length) && notes_put(path, length, dir, fd))
 		helper_wake(path, length);
 }
 
@@ -49,6 +50,7 @@ static void begin(bool starting)
 	atomic_store_explicit(&files_limits, true, memory_order_relaxed);
 	if (mode != FILES_PREFETCH)
 		return;
+	quiet_start();
 	helper_start(option_get(OPT_FILES_NETWORK) == 1);
 	if (starting)
 		learn_start(option_get(OPT_FILES_NETWORK) == 1);
@@ -75,6 +77,7 @@ static void stop(void)
 
 static void fork_child(void)
 {
+	quiet_fork_child();
 	helper_fork_child();
 	learn_fork_child();
 }

@@ -18,6 +18,7 @@
 #include "job.h"
 #include "log.h"
 #include "notes.h"
+#include "quiet.h"
 #include "shard.h"
 #include "thread.h"
 #include "track.h"
@@ -94,6 +95,7 @@ static unsigned drain(void)
 	for (; n < NOTES && notes_take(&note); n++) {
 		if (!absolute(&note, path, sizeof(path)))
 			continue;
+		quiet_relative(note.dir, note.path, path);
 		shard_opened(path, note.fd, network_too);
 		/* Of a tree that was looked at only some are counted: it may be asked for again. */
 		if (job_opened(path) && ++covered % COVERED_EVERY)
@@ -189,9 +191,12 @@ void helper_wake(const char *path, size_t length)
 	if (now == PARKED) {
 		if (atomic_compare_exchange_strong(&state, &parked, AWAKE))
 			syscall(SYS_futex, &state, FUTEX_WAKE_PRIVATE, 1, NULL, NULL, 0);
-	} else if (is_time(path, length) && may_start() && atomic_compare_exchange_strong(&state, &none, AWAKE) &&
-			   !thread_start("turbo-files", helper, NULL)) {
-		atomic_store(&state, NEVER);
+	} else if (is_time(path, length)) {
+		if (!may_start() || !quiet_claim(path, length))
+			atomic_store_explicit(&early, 0, memory_order_relaxed); /* once more, but not at every open */
+		else if (atomic_compare_exchange_strong(&state, &none, AWAKE) &&
+				 !thread_start("turbo-files", helper, NULL))
+			atomic_store(&state, NEVER);
 	}
 	errno = saved;
 }

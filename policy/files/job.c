@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <time.h>
 
@@ -12,12 +13,14 @@
 #include "log.h"
 #include "../memory.h"
 #include "node.h"
+#include "quiet.h"
 #include "read.h"
 #include "stats.h"
 #include "../sys.h"
 #include "thread.h"
 
 #define WARM_FILES 16u
+#define WARM_LEAST 8u                 /* of so many files that are looked at */
 #define IOPRIO_LOWEST ((2 << 13) | 7) /* best effort, behind everybody else's */
 
 static struct job job;
@@ -101,65 +104,127 @@ static void read_all(struct job *j)
 		nanosleep(&pause, NULL);
 }
 
-/* Some files beside those that the program opened last are in memory, every one: so are all, most likely. */
-static bool is_warm(struct job *j)
+/* ---- what is in memory already ---- */
+
+/* Of the tree that was looked at last: how often in a row there was nothing to do, and what the process had had from disks then. */
+static struct {
+	uint64_t root;
+	unsigned times;
+	long blocks;
+} settled;
+
+static long blocks_read(void)
+{
+	struct rusage used;
+
+	return getrusage(RUSAGE_SELF, &used) == 0 ? used.ru_inblock : 0;
+}
+
+static uint64_t root_of(const struct job *j)
+{
+	return track_hash(j->run.root, strlen(j->run.root), j->run.depth);
+}
+
+/* Looks at every fourth file that the directory lists first, until `seen` are enough. False: one is not in memory. */
+static bool is_warm_dir(const struct job *j, const char *path, unsigned *seen, uint64_t *largest)
 {
 	_Alignas(8) static char names[4096];
 	const struct read_where any = {READ_NO_DEVICE, j->network, INT64_MAX};
-	unsigned seen = 0;
-	char path[PATH_MAX];
+	struct read_file f;
+	bool is = true;
+	int dir = sys_openat(AT_FDCWD, path, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOATIME, 0);
+	ssize_t n = dir < 0 ? 0 : sys_getdents(dir, names, sizeof(names));
 
+	for (ssize_t at = 0, skip = 0; is && at < n && *seen < WARM_FILES; skip++) {
+		const struct sys_dirent *e = (const void *)(names + at);
+		at += e->length;
+		if (skip % 4 || e->name[0] == '.' || !track_wants(&j->run, e->name) ||
+			!read_open(dir, e->name, &any, &f))
+			continue;
+		++*seen;
+		is = read_is_resident(&f, f.size / 2) == 1;
+		*largest = f.size > *largest ? f.size : *largest;
+		read_close(&f);
+	}
+	if (dir >= 0)
+		sys_close(dir);
+	return is;
+}
+
+/* Some files beside those that the program opened last are in memory, every one: so are all, most likely. That they are still
+ * there when it was looked at before says little: the program has read them since. What it has had from disks says more. */
+static bool is_warm(const struct job *j, uint64_t *largest)
+{
+	unsigned seen = 0;
+	char path[PATH_MAX], before[PATH_MAX] = "";
+
+	if (settled.root == root_of(j) && blocks_read() - settled.blocks > QUIET_BLOCKS)
+		return false;
 	for (unsigned i = 0; i < JOB_LAST && seen < WARM_FILES; i += JOB_LAST / 4) {
 		const char *slash = strrchr(j->last[i], '/');
-		struct read_file f;
-		ssize_t n;
-		int dir;
-		if (!j->last[i][0])
-			continue;
-		if ((size_t)snprintf(path, sizeof(path), "%s/%.*s", j->run.root,
+		if (!j->last[i][0] ||
+			(size_t)snprintf(path, sizeof(path), "%s/%.*s", j->run.root,
 							 slash ? (int)(slash - j->last[i]) : 0, j->last[i]) >= sizeof(path))
 			continue;
-		dir = sys_openat(AT_FDCWD, path, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOATIME, 0);
-		n = dir < 0 ? 0 : sys_getdents(dir, names, sizeof(names));
-		for (ssize_t at = 0, skip = 0; at < n && seen < WARM_FILES; skip++) {
-			const struct sys_dirent *e = (const void *)(names + at);
-			at += e->length;
-			if (skip % 8 || e->name[0] == '.' || !track_wants(&j->run, e->name) ||
-				!read_open(dir, e->name, &any, &f))
-				continue;
-			seen++;
-			bool is = read_is_resident(&f, f.size / 2) == 1;
-			read_close(&f);
-			if (!is) {
-				sys_close(dir);
-				return false;
-			}
-		}
-		if (dir >= 0)
-			sys_close(dir);
+		if (strcmp(path, before) == 0)
+			continue;
+		strcpy(before, path);
+		if (!is_warm_dir(j, path, &seen, largest))
+			return false;
 	}
-	return seen == WARM_FILES;
+	return seen >= WARM_LEAST;
+}
+
+/* There is nothing more to do: its files need not be told of, for a time that grows. */
+static void settle(const struct job *j, uint64_t largest)
+{
+	uint64_t root = root_of(j);
+	uint32_t ms;
+
+	settled.times = settled.root != root ? 0 : settled.times < QUIET_TIMES ? settled.times + 1 : QUIET_TIMES;
+	settled.root = root;
+	settled.blocks = blocks_read();
+	ms = (uint32_t)QUIET_MS << settled.times;
+	log_debug("files: %s is left alone for %u s", j->run.root, ms / 1000);
+	quiet_set(&j->run, ms, largest > 0 && largest < SHARD_BYTES);
+}
+
+/* ---- the job ---- */
+
+/* As much as is to be read. Another process of the machine may be at it. */
+static void read_tree(struct job *j)
+{
+	struct stat st;
+	int held;
+
+	if (sys_stat(AT_FDCWD, j->run.root, &st, 0) != 0)
+		return;
+	held = node_take(track_hash((const char *)&st.st_ino, sizeof(st.st_ino), st.st_dev));
+	if (held == NODE_TAKEN)
+		return;
+	if (tree_read(&j->tree, &j->run, j->network)) {
+		if (decide(j))
+			read_all(j);
+		tree_free(&j->tree);
+	}
+	node_leave(held);
 }
 
 static void *run_job(void *arg)
 {
-	struct stat st;
-	int held;
+	uint64_t largest = 0;
 
 	(void)arg;
 	guard_enter();
 	syscall(SYS_ioprio_set, 1, 0, IOPRIO_LOWEST);
 	read_leases();
-	if (!is_warm(&job) && sys_stat(AT_FDCWD, job.run.root, &st, 0) == 0 &&
-		(held = node_take(track_hash((const char *)&st.st_ino, sizeof(st.st_ino), st.st_dev))) !=
-			NODE_TAKEN) {
-		if (tree_read(&job.tree, &job.run, job.network)) {
-			if (decide(&job))
-				read_all(&job);
-			tree_free(&job.tree);
-		}
-		node_leave(held);
-	}
+	if (!is_warm(&job, &largest))
+		read_tree(&job);
+	/* A tree that does not fit is begun anew when the program begins anew. */
+	if (job.in_order || atomic_load_explicit(&job.unknown, memory_order_relaxed))
+		quiet_release(&job.run);
+	else
+		settle(&job, largest);
 	atomic_store_explicit(&busy, false, memory_order_release);
 	return NULL;
 }
@@ -175,6 +240,8 @@ static void start(const struct track_run *run, bool network)
 {
 	size_t root = strlen(run->root);
 
+	if (!quiet_hold(run)) /* another process is at it */
+		return;
 	memset(&job, 0, sizeof(job));
 	job.run = *run;
 	job.network = network;
@@ -183,8 +250,10 @@ static void start(const struct track_run *run, bool network)
 			memcpy(job.last[i], last[i] + root + 1, strlen(last[i]) - root);
 	atomic_store_explicit(&job.opened, JOB_LAST, memory_order_relaxed);
 	atomic_store_explicit(&busy, true, memory_order_relaxed);
-	if (!thread_start("turbo-tree", run_job, NULL))
+	if (!thread_start("turbo-tree", run_job, NULL)) {
+		quiet_release(run);
 		atomic_store_explicit(&busy, false, memory_order_relaxed);
+	}
 }
 
 void job_ask(const struct track_run *run, bool network)
@@ -202,8 +271,10 @@ void job_ask(const struct track_run *run, bool network)
 	is_waiting = true;
 	/* The new one is above the present one, and has its files, too. */
 	size_t n = strlen(run->root);
-	if (strncmp(job.run.root, run->root, n) == 0 && (job.run.root[n] == '/' || job.run.root[n] == '\0'))
+	if (strncmp(job.run.root, run->root, n) == 0 && (job.run.root[n] == '/' || job.run.root[n] == '\0')) {
+		atomic_store_explicit(&job.unknown, true, memory_order_relaxed);
 		atomic_store_explicit(&job.stop, true, memory_order_relaxed);
+	}
 }
 
 bool job_opened(const char *path)
@@ -231,6 +302,7 @@ void job_tick(uint64_t now)
 		start(&waiting, waiting_network);
 	} else if (is_busy && now >= next_look) {
 		next_look = now + MEMORY_CHECK_NS;
+		quiet_hold(&job.run);
 		read_leases();
 		if (memory_look("", &memory) && memory_is_tight(&memory) &&
 			!atomic_exchange_explicit(&job.stop, true, memory_order_relaxed))

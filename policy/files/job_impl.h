@@ -33,6 +33,7 @@ struct job {
 	_Atomic uint64_t bytes;   /* asked for; relaxed */
 	_Atomic uint32_t streak;  /* looks in a row that found a file in memory; relaxed */
 	_Atomic bool stop;        /* relaxed */
+	_Atomic bool unknown;     /* it ended for no reason that is the tree's; relaxed */
 	_Atomic uint32_t readers; /* threads besides the job's own; release when one ends, acquire */
 };
 

@@ -41,6 +41,7 @@ static bool wait_for_program(struct job *j, uint32_t file)
 			if (j->in_order)
 				job_follow(j);
 		} else if (now - since > JOB_IDLE_NS) {
+			atomic_store_explicit(&j->unknown, true, memory_order_relaxed);
 			return false;
 		}
 		if (job_is_stopped(j))

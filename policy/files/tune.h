@@ -33,6 +33,16 @@
 /* The kernel cuts a readahead() at the device's limits, 128 KiB by default, and says nothing. */
 #define READ_CHUNK (128 * FILES_KIB)
 
+/* ---- directories that are left alone for a while ---- */
+
+#define QUIET_CLAIM_MS \
+	100 /* from a process's first opens to the verdict about their directory, and some more */
+#define QUIET_HOLD_MS \
+	500 /* after this a process that reads ahead, and has not said so again, is taken for dead */
+#define QUIET_MS 1000   /* nothing to be done there: until the next look, and twice as long after each */
+#define QUIET_TIMES 3   /* but not more often than so */
+#define QUIET_BLOCKS 64 /* of 512 bytes that the process has had from disks since: not all was in memory */
+
 /* ---- memory ---- */
 
 #define MEMORY_CHECK_NS (100 * FILES_MS)
@@ -49,8 +59,8 @@
 
 #define HELPER_POLL_NS (5 * FILES_MS)  /* while files are being opened */
 #define HELPER_SLOW_NS (50 * FILES_MS) /* a little later */
-#define HELPER_SLOW_AFTER_NS (500 * FILES_MS)
-#define HELPER_PARK_AFTER_NS (3000 * FILES_MS) /* then it sleeps until the next one */
+#define HELPER_SLOW_AFTER_NS (100 * FILES_MS)
+#define HELPER_PARK_AFTER_NS (400 * FILES_MS) /* then it sleeps until the next one */
 
 /* ---- learned start-up ---- */
 
