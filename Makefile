@@ -394,7 +394,7 @@ $(BUILD)/tests/unit/test_doors_nccl: $(SIM_NCCL)
 # A plugin of NCCL in the program itself.
 $(BUILD)/tests/sim/test_sim_nccl_profiler: LDFLAGS += -rdynamic
 
-$(addprefix $(BUILD)/bench/bench_,doors heap nccl_progress recording stacks): $(ARCHIVE)
+$(addprefix $(BUILD)/bench/bench_,agree doors heap nccl_progress recording stacks): $(ARCHIVE)
 $(PRELOAD_PROGS): $(TIMELINE)
 $(PRELOAD_PROGS) $(GPU_PROGS) $(DEMO_PROGS) $(BENCH_PROGS): $(SIM)
 	$(call say,LD,$@)

@@ -76,24 +76,45 @@ bool agree_queue(struct agree *a)
 	return true;
 }
 
-/* The length of the next group: `mine`, unless another rank was first. */
-static uint64_t decide(struct agree *a, uint64_t mine)
+static _Atomic uint64_t *next_slot(const struct agree *a)
 {
-	_Atomic uint64_t *slot = &a->area->slot[a->next % AGREE_SLOTS];
-	uint64_t tag = TAG(a->next), seen = atomic_load_explicit(slot, memory_order_acquire);
+	return &a->area->slot[a->next % AGREE_SLOTS];
+}
 
-	if (seen >> 32 == tag)
-		return seen & UINT32_MAX;
-	/* What is there is of the round before, and nobody writes it twice: a failure is another rank's group. */
-	if (atomic_compare_exchange_strong_explicit(slot, &seen, tag << 32 | mine, memory_order_acq_rel,
-												memory_order_acquire))
+/* The length of a group, when what was seen in the slot is that; else 0. */
+static uint64_t length_in(const struct agree *a, uint64_t seen)
+{
+	return seen >> 32 == TAG(a->next) ? seen & UINT32_MAX : 0;
+}
+
+/* What this rank would launch now. A group of one may lie beyond what the others have queued, a larger one never. */
+static uint64_t propose(struct agree *a)
+{
+	uint64_t safe;
+
+	if (a->queued - a->launched == 1)
+		return 1; /* the others' lines are left where they are */
+	a->complete = a->complete || agree_complete(a);
+	if (!a->complete)
+		return 1;
+	safe = least_safe(a);
+	safe = safe < a->queued ? safe : a->queued;
+	return safe > a->launched + 1 ? safe - a->launched : 1;
+}
+
+/* The length of the next group, in whose slot `seen` was not yet it: `mine`, unless another rank has been faster. Nobody writes
+ * a slot twice, so a failure is another rank's group. */
+static uint64_t decide(struct agree *a, uint64_t seen, uint64_t mine)
+{
+	if (atomic_compare_exchange_strong_explicit(next_slot(a), &seen, TAG(a->next) << 32 | mine,
+												memory_order_acq_rel, memory_order_acquire))
 		return mine;
-	return seen >> 32 == tag ? seen & UINT32_MAX : 0;
+	return length_in(a, seen);
 }
 
 unsigned agree_step(struct agree *a)
 {
-	uint64_t left = a->queued - a->launched, safe, length;
+	uint64_t left = a->queued - a->launched, seen, length;
 
 	if (!left)
 		return 0;
@@ -101,10 +122,8 @@ unsigned agree_step(struct agree *a)
 		a->launched++;
 		return 1;
 	}
-	safe = least_safe(a);
-	/* A group of one may lie beyond what the others have queued, a larger one never. */
-	length = safe > a->launched + 1 ? (safe < a->queued ? safe : a->queued) - a->launched : 1;
-	length = decide(a, length);
+	seen = atomic_load_explicit(next_slot(a), memory_order_acquire);
+	length = seen >> 32 == TAG(a->next) ? length_in(a, seen) : decide(a, seen, propose(a));
 	/* Ranks that keep to the rules never write that. */
 	if (!length || length > left) {
 		a->left = true;

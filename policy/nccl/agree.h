@@ -52,6 +52,7 @@ struct agree {
 	uint64_t next;             /* slot that the next group is in */
 	uint64_t least_used;       /* by any rank, at the last look: it may be more by now */
 	bool left;
+	bool complete; /* it was, at the last look */
 };
 
 /* The area is zeroed memory of agree_bytes(ranks), or one that other ranks of this communicator have joined. false: it is
@@ -78,8 +79,7 @@ void agree_leave(struct agree *a);
  */
 unsigned agree_ready(const struct agree *a, bool *decided);
 
-/* All ranks have joined, on this host, and none was refused. To be asked until it is true, then no more: before anything is
- * queued of which more than one may be launched at once. */
+/* All ranks have joined, on this host, and none was refused; until agree_step() has seen that, groups are of one. */
 bool agree_complete(const struct agree *a);
 
 #endif

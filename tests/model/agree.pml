@@ -43,6 +43,11 @@ bool told[N]; /* MESSAGES: the rank has launched its first operation and said so
 
 #define SLOT (next_slot[r] % SLOTS)
 #define COMMITTED (tag[SLOT] == next_slot[r] + 1)
+#if defined(BAD_UNLOGGED) || defined(BAD_COMMITTED_ALONE)
+#define SEEN false /* they do not look there first */
+#else
+#define SEEN COMMITTED
+#endif
 inline lock() { atomic { !locked[r] -> locked[r] = 1 } }
 inline unlock() { locked[r] = 0 }
 
@@ -95,11 +100,11 @@ inline least_safe()
 	skip
 }
 
-/* agree_step() and the launch. */
-inline step()
+/* propose() */
+inline propose()
 {
 	if
-	:: left[r] -> launch(1)
+	:: queued[r] == launched[r] + 1 -> mine = 1
 	:: else ->
 		least_safe();
 #ifdef BAD_WAIT
@@ -119,7 +124,20 @@ inline step()
 			:: else -> mine = 1
 			fi;
 			least = 0
-		};
+		}
+	fi
+}
+
+/* agree_step() and the launch. What is seen in the slot at first stays so; what is not may come until the compare-and-swap. */
+inline step()
+{
+	if
+	:: left[r] -> launch(1)
+	:: else ->
+		if
+		:: SEEN -> mine = length[SLOT]
+		:: else -> propose()
+		fi;
 		beside = 0;
 #ifdef BAD_UNLOGGED
 		beside = (mine == 1);

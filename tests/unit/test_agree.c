@@ -153,6 +153,10 @@ static void a_place_that_is_taken_is_nobodys(void **state)
 	assert_true(agree_complete(&a));
 	assert_false(agree_init(&again, area, 1, 2));
 	assert_false(agree_complete(&a) || agree_complete(&b));
+	queue(&a, 3);
+	queue(&b, 3);
+	for (int i = 0; i < 3; i++)
+		assert_int_equal(agree_step(&b), 1);
 	free(area);
 }
 
