@@ -58,7 +58,7 @@ class Loop:
 
 
 class Sequential(Loop):
-    """One parameter after the other on a stream of their own, as ZeRO-3 fetches them."""
+    """One parameter after the other on a stream of their own."""
 
     def __init__(self):
         super().__init__()
@@ -70,6 +70,45 @@ class Sequential(Loop):
         for work in works:
             work.wait()
         torch.cuda.current_stream().wait_stream(self.stream)
+
+
+class Zero3(Loop):
+    """Modules fetched as DeepSpeed's stage 3 does with allgather_sequential: each parameter by a gather of its own into new
+    memory, on a stream for that, the next module's while this one computes; freed behind their use."""
+    MODULES = 8
+
+    def __init__(self):
+        super().__init__()
+        self.stream = torch.cuda.Stream()
+        self.sums = [torch.zeros((), device="cuda") for _ in range(self.MODULES)]
+
+    def fetch(self, m):
+        mine = self.mine[m::self.MODULES]
+        with torch.cuda.stream(self.stream):
+            whole = [torch.empty(WORLD * x.numel(), device="cuda") for x in mine]
+            return whole, [dist.all_gather_into_tensor(w, x, async_op=True) for w, x in zip(whole, mine)]
+
+    def once(self):
+        coming = self.fetch(0)
+        for m in range(self.MODULES):
+            whole, works = coming
+            coming = self.fetch(m + 1) if m + 1 < self.MODULES else None
+            with torch.cuda.stream(self.stream):
+                for work in works:
+                    work.wait()
+            torch.cuda.current_stream().wait_stream(self.stream)
+            self.sums[m] = torch.stack([w.sum() for w in whole]).sum()
+            for w in whole:
+                w.record_stream(torch.cuda.current_stream())
+
+    def timed(self):
+        ms = timed(self.once)
+        for m in range(self.MODULES):
+            want = sum((1000 * rank + i) * self.mine[i].numel() for rank in range(WORLD)
+                       for i in range(m, GATHERS, self.MODULES))
+            if abs(self.sums[m].item() - want) > 1e-5 * want:
+                raise SystemExit("module %d: %r, not %r" % (m, self.sums[m].item(), want))
+        return ms
 
 
 class Muon(Loop):
@@ -162,7 +201,7 @@ def main():
     dist.init_process_group("nccl", init_method="file://" + store, rank=RANK, world_size=WORLD,
                             device_id=torch.device("cuda", torch.cuda.current_device()))
     torch.use_deterministic_algorithms(True, warn_only=True)
-    loops = {"loop": Loop(), "sequential": Sequential(), "muon": Muon(), "muon_mixed": MuonMixed(), "sync": Sync()}
+    loops = {"loop": Loop(), "sequential": Sequential(), "zero3": Zero3(), "muon": Muon(), "muon_mixed": MuonMixed(), "sync": Sync()}
     trains = {"plain": Train(lambda m: m), "ddp": Train(nn.parallel.DistributedDataParallel), "fsdp": Train(fsdp)}
     parts = {name: part.timed for name, part in {**loops, **trains}.items()}
     parts["losses"] = lambda: {**{n: p.all_losses() for n, p in trains.items()},

@@ -129,6 +129,34 @@ def mixed():
     return whole + [total]
 
 
+def zero3():
+    """Modules one by one as DeepSpeed's stage 3 fetches them, a gather a parameter into new memory on a stream of their own, the
+    next module's while this one computes; what comes of a module is its next shards."""
+    mine, _ = shards(48)
+    modules, side, done = [mine[i:i + 8] for i in range(0, 48, 8)], torch.cuda.Stream(), []
+
+    def fetch(part):
+        side.wait_stream(torch.cuda.current_stream())
+        with torch.cuda.stream(side):
+            whole = [torch.empty(WORLD * x.numel(), device="cuda") for x in part]
+            return whole, [dist.all_gather_into_tensor(w, x, async_op=True) for w, x in zip(whole, part)]
+
+    for _ in range(10):
+        coming = fetch(modules[0])
+        for m, part in enumerate(modules):
+            whole, works = coming
+            coming = fetch(modules[m + 1]) if m + 1 < len(modules) else None
+            with torch.cuda.stream(side):
+                for work in works:
+                    work.wait()
+            torch.cuda.current_stream().wait_stream(side)
+            for x, w in zip(part, whole):
+                x.add_(w.view(WORLD, -1).sum(0), alpha=0.01)
+                w.record_stream(torch.cuda.current_stream())
+            done = whole
+    return mine + done
+
+
 def stress():
     """Rounds of random loops for STRESS_S seconds; every gather is checked."""
     until, state, rounds = time.monotonic() + float(os.environ.get("STRESS_S", "600")), random.Random(5), 0
@@ -159,7 +187,7 @@ def stress():
                 return [going]
 
 
-WAYS = {f.__name__: f for f in (loop, waits, timing, graph, groups, split, mixed, stress)}
+WAYS = {f.__name__: f for f in (loop, waits, timing, graph, groups, split, mixed, zero3, stress)}
 
 if __name__ == "__main__":
     common.need_gpu()

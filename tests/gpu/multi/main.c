@@ -6,7 +6,8 @@
  *                                              random programs (common/trial.h): the same data, seen in the same order
  *
  * BUILD (libturbo.so is there); finds libnccl.so.2 as the loader does. With fewer GPUs than ranks these share them, and meet
- * over sockets: nothing that has to do with speed is judged. Exit: 0, 1 something is wrong, 2 usage, 77 no GPU or no NCCL.
+ * over sockets: nothing that has to do with speed is judged. Exit: 0, 1 something is wrong, 2 usage, 77 no GPU, no NCCL, or
+ * gathers with nothing to judge.
  */
 #include <getopt.h>
 #include <stdio.h>
