@@ -76,14 +76,17 @@ RIG int open_descriptors(void)
 /* A file of `key` as this process would have made it. */
 RIG void put_file(const char *path, unsigned ranks)
 {
-	struct agree_file_head head = {.magic = AGREE_FILE_MAGIC,
-								   .key = {key[0], key[1]},
-								   .start_ticks = stats_start_ticks(getpid()),
-								   .pid_ns = stats_pid_namespace(),
-								   .pid = (uint32_t)getpid(),
-								   .ranks = ranks};
+	struct agree_file_head head;
 	int fd = open(path, O_CREAT | O_EXCL | O_WRONLY, 0600);
 
+	memset(&head, 0, sizeof(head)); /* what is between its fields is written, too */
+	memcpy(head.magic, AGREE_FILE_MAGIC, sizeof(head.magic));
+	head.key[0] = key[0];
+	head.key[1] = key[1];
+	head.start_ticks = stats_start_ticks(getpid());
+	head.pid_ns = stats_pid_namespace();
+	head.pid = (uint32_t)getpid();
+	head.ranks = ranks;
 	assert_true(fd >= 0);
 	assert_int_equal(ftruncate(fd, (off_t)(sizeof(head) + agree_bytes(ranks))), 0);
 	assert_int_equal(pwrite(fd, &head, sizeof(head), 0), sizeof(head));
