@@ -60,19 +60,15 @@ static void watch_stop(const struct watch *since, struct figures *f)
 	f->wall += wall - since->wall;
 }
 
-/* What the watch itself takes of the CPU. */
+/* What the watch itself takes of the CPU just now. */
 static double watch_cost(void)
 {
-	double cpu[99];
+	struct figures f = {.cpu = 0};
+	struct watch w;
 
-	for (int i = 0; i < 99; i++) {
-		struct watch w;
-		struct figures f = {.cpu = 0};
-		watch_start(&w);
-		watch_stop(&w, &f);
-		cpu[i] = f.cpu;
-	}
-	return bench_median(cpu, 99);
+	watch_start(&w);
+	watch_stop(&w, &f);
+	return f.cpu;
 }
 
 static void meet(unsigned ranks, unsigned *times)
@@ -138,15 +134,15 @@ static int rank_main(const uint64_t key[2], unsigned rank, unsigned ranks, enum 
 	struct agree_file file;
 	struct agree agree;
 	unsigned met = 0, groups = 0, operations = way == TOGETHER ? HELD : OPERATIONS;
-	double watches = (way == TOGETHER ? 2 : 1) * watch_cost();
 
 	if (!agree_file_open(&file, key, rank, ranks) || !agree_init(&agree, file.area, rank, ranks))
 		return 1;
 	meet(ranks, &met);
 	agree_file_ready(&file);
 	for (int b = 0; b < BATCHES; b++) {
-		struct figures f = {.cpu = -watches};
+		struct figures f = {.cpu = 0};
 		meet(ranks, &met);
+		f.cpu = (way == TOGETHER ? -2 : -1) * watch_cost();
 		if (!agree_complete(&agree) ||
 			!(way == TOGETHER ? together(&agree, ranks, &met, &f, &groups)
 							  : apart(&agree, way == STEP_EACH ? 1 : HELD, &f, &groups)))
