@@ -143,7 +143,7 @@ void agree_leave(struct agree *a)
 unsigned agree_ready(const struct agree *a, bool *decided)
 {
 	uint64_t left = a->queued - a->launched, safe;
-	uint64_t seen = atomic_load_explicit(&a->area->slot[a->next % AGREE_SLOTS], memory_order_acquire);
+	uint64_t seen = atomic_load_explicit(next_slot(a), memory_order_acquire);
 
 	*decided = a->left || seen >> 32 == TAG(a->next);
 	if (*decided)

@@ -244,7 +244,7 @@ bool agree_file_open(struct agree_file *f, const uint64_t key[2], unsigned rank,
 	int saved = errno;
 	const char *why = "no such rank";
 
-	*f = (struct agree_file){.rank = rank, .ranks = ranks};
+	*f = (struct agree_file){.ranks = ranks};
 	f->bytes = sizeof(struct agree_file_head) + agree_bytes(ranks);
 	if (ranks > AGREE_RANKS)
 		why = "too many ranks";
@@ -269,22 +269,10 @@ void agree_file_ready(struct agree_file *f)
 	errno = saved;
 }
 
-static bool is_shared(const struct agree_file *f)
-{
-	for (unsigned r = 0; r < f->ranks; r++)
-		if (r != f->rank && atomic_load_explicit(&f->area->place[r].joined, memory_order_relaxed))
-			return true;
-	return false;
-}
-
 void agree_file_close(struct agree_file *f)
 {
-	if (!f->area)
-		return;
-	if (f->named && !is_shared(f))
-		agree_file_ready(f);
+	agree_file_ready(f);
 	unmap(f);
-	f->named = false;
 }
 
 /* ---- leftovers ---- */

@@ -36,14 +36,14 @@ struct agree_file_head {
 	uint32_t pid, ranks;
 } __attribute__((aligned(128))); /* the area's alignment */
 
-/* The caller's lock, or one thread. Zeroed: not open. */
+/* The caller's lock, or one thread; a forked child forgets it. Zeroed: not open. */
 struct agree_file {
 	struct agree_area *area; /* NULL: not open */
 	void *map;
 	size_t bytes;
 	dev_t dev;
 	ino_t ino;
-	unsigned rank, ranks;
+	unsigned ranks;
 	bool named; /* its name has not been removed by this rank */
 	char name[80];
 };
@@ -62,7 +62,8 @@ bool agree_file_open(struct agree_file *f, const uint64_t key[2], unsigned rank,
 /* All have joined, or the communicator ends: the name is removed, the memory stays. Any number of times. */
 void agree_file_ready(struct agree_file *f);
 
-/* The memory is gone; so is the name, unless it is others' who have joined. What is closed already is left alone. */
+/* The memory is gone, and so is the name: without this rank there is nothing to find each other for. What is closed already
+ * is left alone. */
 void agree_file_close(struct agree_file *f);
 
 /* Removes the names that dead processes of our user have left in `dir`. */

@@ -74,11 +74,11 @@ static void another_key_is_another_memory(void **state)
 	agree_file_close(&other);
 }
 
-static void a_name_goes_with_its_last_rank(void **state)
+static void a_name_goes_with_its_first_rank(void **state)
 {
 	(void)state;
-	struct agree_file f, other;
-	struct agree a, b;
+	struct agree_file f, other, late;
+	struct agree a, b, c;
 
 	new_key();
 	assert_true(agree_file_open(&f, key, 0, 3) && agree_init(&a, f.area, 0, 3));
@@ -86,11 +86,15 @@ static void a_name_goes_with_its_last_rank(void **state)
 	assert_int_equal(names_of_key(), 0);
 	assert_true(agree_file_open(&f, key, 0, 3) && agree_init(&a, f.area, 0, 3));
 	assert_true(agree_file_open(&other, key, 1, 3) && agree_init(&b, other.area, 1, 3));
-	agree_file_close(&f); /* the third may still come */
-	assert_int_equal(names_of_key(), 1);
-	agree_file_ready(&other); /* the communicator ends */
+	agree_file_close(&f);
 	assert_int_equal(names_of_key(), 0);
+	/* Who comes now is alone, and so is who has stayed. */
+	assert_true(agree_file_open(&late, key, 2, 3) && agree_init(&c, late.area, 2, 3));
+	assert_false(agree_complete(&b) || agree_complete(&c));
 	agree_file_close(&other);
+	assert_int_equal(names_of_key(), 1);
+	agree_file_close(&late);
+	assert_int_equal(names_of_key(), 0);
 }
 
 static void anothers_file_keeps_its_name(void **state)
@@ -311,7 +315,7 @@ int main(void)
 		cmocka_unit_test(one_rank_needs_no_file),
 		cmocka_unit_test(all_have_the_same_memory),
 		cmocka_unit_test(another_key_is_another_memory),
-		cmocka_unit_test(a_name_goes_with_its_last_rank),
+		cmocka_unit_test(a_name_goes_with_its_first_rank),
 		cmocka_unit_test(anothers_file_keeps_its_name),
 		cmocka_unit_test(a_forked_child_does_not_have_it),
 		cmocka_unit_test(what_is_no_communicator_is_refused),
