@@ -53,8 +53,8 @@ struct agree_file {
  * zeroed but for what ranks that came before have written; a forked child does not have it. False: f is as if closed, and a line in
  * the log says why, once a process.
  *
- * Call it, and agree_init(), before the real call that makes the communicator: NCCL lets nobody out of that before all are in
- * it, so whatever is wrong with a rank's place is known to all (agree_complete()) before anything is launched.
+ * Call it, and agree_init(), before the ranks meet in NCCL (AGREE.md), so that whatever is wrong with a rank's place is known to all
+ * (agree_complete()) before anything is launched in groups.
  * Several ranks may be in one process. Takes below a millisecond, and up to some more the first time, which sweeps.
  */
 bool agree_file_open(struct agree_file *f, const uint64_t key[2], unsigned rank, unsigned ranks);
