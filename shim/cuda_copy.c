@@ -74,7 +74,7 @@ static bool staged(const struct copy_call *call, CUresult *status)
 	}
 #define LIST(...) __VA_ARGS__
 #define SHOWN atomic_load_explicit(&progress_waits_shown, memory_order_relaxed)
-#define FOR_ALL(symbol) doors_wait(caller)
+#define FOR_ALL(symbol) doors_unnamed(HOOK_##symbol, caller)
 #define FOR_STREAM(symbol) doors_stream(HOOK_##symbol, stream, caller)
 
 /* The functions' parameters, as the driver has them. */

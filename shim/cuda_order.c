@@ -53,7 +53,7 @@ static bool done(CUresult status)
 #define RECORDED doors_recorded(id, event, stream, mark, DOOR_CALLER)
 
 ORDER(cuStreamSynchronize, true, (CUstream stream), (stream), devmem_trace_sync(on),
-	  (doors_wait(DOOR_CALLER), false), (void)0)
+	  (doors_stream_sync(id, stream, DOOR_CALLER), false), (void)0)
 ORDER(cuStreamWaitEvent, false, (CUstream stream, CUevent event, unsigned int flags), (stream, event, flags),
 	  devmem_trace_wait_event(on, event), (doors_stream_wait(id, stream, event, DOOR_CALLER), false),
 	  doors_stream_waited(id, stream, event, DOOR_CALLER))
@@ -66,7 +66,8 @@ TURBO_EXPORT CUresult cuEventSynchronize(CUevent event)
 {
 	uint64_t since = events_begin();
 	stats_call(HOOK_cuEventSynchronize);
-	DOOR_WAITS();
+	if (doors_on())
+		doors_event_sync(event, DOOR_CALLER);
 	bool begun = progress_wait_begin(FLIGHT_WAIT_GPU);
 	CUresult status = REAL(cuEventSynchronize)(event);
 	progress_wait_end(begun);

@@ -22,12 +22,13 @@
 		return status;                                     \
 	}
 
-WAITS(cuMemcpy2D_v2, (const CUDA_MEMCPY2D *copy), (copy), DOOR_WAITS())
-WAITS(cuMemcpy2D_v2_ptds, (const CUDA_MEMCPY2D *copy), (copy), DOOR_WAITS())
-WAITS(cuMemcpy2DUnaligned_v2, (const CUDA_MEMCPY2D *copy), (copy), DOOR_WAITS())
-WAITS(cuMemcpy2DUnaligned_v2_ptds, (const CUDA_MEMCPY2D *copy), (copy), DOOR_WAITS())
-WAITS(cuMemcpy3D_v2, (const CUDA_MEMCPY3D *copy), (copy), DOOR_WAITS())
-WAITS(cuMemcpy3D_v2_ptds, (const CUDA_MEMCPY3D *copy), (copy), DOOR_WAITS())
+WAITS(cuMemcpy2D_v2, (const CUDA_MEMCPY2D *copy), (copy), DOOR_UNNAMED_OF(cuMemcpy2D_v2))
+WAITS(cuMemcpy2D_v2_ptds, (const CUDA_MEMCPY2D *copy), (copy), DOOR_UNNAMED_OF(cuMemcpy2D_v2_ptds))
+WAITS(cuMemcpy2DUnaligned_v2, (const CUDA_MEMCPY2D *copy), (copy), DOOR_UNNAMED_OF(cuMemcpy2DUnaligned_v2))
+WAITS(cuMemcpy2DUnaligned_v2_ptds, (const CUDA_MEMCPY2D *copy), (copy),
+	  DOOR_UNNAMED_OF(cuMemcpy2DUnaligned_v2_ptds))
+WAITS(cuMemcpy3D_v2, (const CUDA_MEMCPY3D *copy), (copy), DOOR_UNNAMED_OF(cuMemcpy3D_v2))
+WAITS(cuMemcpy3D_v2_ptds, (const CUDA_MEMCPY3D *copy), (copy), DOOR_UNNAMED_OF(cuMemcpy3D_v2_ptds))
 
 /* A launch waits when the queue is full; and a kernel's first one, under lazy loading, until the device is idle, which
  * it never is while a collective waits for the launch behind it. */

@@ -164,7 +164,7 @@ function print_row(symbol, class, first, second)
 BEGIN {
 	arguments["stream"] = arguments["event"] = arguments["gone"] = 1
 	arguments["streams"] = arguments["events"] = 2
-	arguments["wait"] = arguments["none"] = arguments["own"] = 0
+	arguments["wait"] = arguments["unnamed"] = arguments["none"] = arguments["own"] = 0
 	file = 0
 }
 

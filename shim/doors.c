@@ -98,6 +98,27 @@ void doors_wait(const void *caller)
 		TELL(coalesce_before_wait());
 }
 
+void doors_unnamed(enum hook_id id, const void *caller)
+{
+	doors_work_submitted_anywhere();
+	if (is_heard(caller))
+		TELL(coalesce_before_stream(NULL, door_table[id].per_thread, id));
+}
+
+void doors_stream_sync(enum hook_id id, CUstream stream, const void *caller)
+{
+	doors_work_submitted_anywhere();
+	if (is_heard(caller))
+		TELL(coalesce_before_stream_sync(stream, door_table[id].per_thread));
+}
+
+void doors_event_sync(CUevent event, const void *caller)
+{
+	doors_work_submitted_anywhere();
+	if (is_heard(caller))
+		TELL(coalesce_before_event_sync(event));
+}
+
 void doors_graph_launch(enum hook_id id, CUstream stream, const void *caller)
 {
 	doors_work_forget_records();
@@ -209,6 +230,7 @@ void doors_counted(enum hook_id id, const uint64_t *in_registers, const uint64_t
 	case DOOR_EVENT: event_shown(WORD(door->first), caller); break;
 	case DOOR_GONE: event_destroyed(WORD(door->first), caller); break;
 	case DOOR_WAIT: doors_wait(caller); break;
+	case DOOR_UNNAMED: doors_unnamed(id, caller); break;
 	case DOOR_NONE:
 	case DOOR_OWN: break;
 	}

@@ -32,6 +32,7 @@ enum door_class {
 	DOOR_EVENTS,
 	DOOR_GONE,
 	DOOR_WAIT,
+	DOOR_UNNAMED,
 	DOOR_OWN
 };
 
@@ -61,6 +62,11 @@ void doors_counted(enum hook_id id, const uint64_t *in_registers, const uint64_t
  */
 void doors_stream(enum hook_id id, CUstream stream, const void *caller);
 void doors_wait(const void *caller);
+/* It submits something and names no stream: a synchronous copy. */
+void doors_unnamed(enum hook_id id, const void *caller);
+/* It waits for one stream, or one event. */
+void doors_stream_sync(enum hook_id id, CUstream stream, const void *caller);
+void doors_event_sync(CUevent event, const void *caller);
 /* It launches a graph, which may also record events. */
 void doors_graph_launch(enum hook_id id, CUstream stream, const void *caller);
 void doors_stream_wait(enum hook_id id, CUstream stream, CUevent event, const void *caller);
@@ -86,6 +92,11 @@ void doors_stream_made(CUstream stream, unsigned flags);
 	do {                                                        \
 		if (doors_on())                                         \
 			doors_stream(HOOK_##symbol, (stream), DOOR_CALLER); \
+	} while (0)
+#define DOOR_UNNAMED_OF(symbol)                        \
+	do {                                               \
+		if (doors_on())                                \
+			doors_unnamed(HOOK_##symbol, DOOR_CALLER); \
 	} while (0)
 #define DOOR_WAITS()                 \
 	do {                             \

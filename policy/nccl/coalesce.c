@@ -20,6 +20,7 @@
 #define NCCL_SUCCESS 0
 /* Sent by a rank. FACTS.md: 64 of 256 KiB take 171 us in one group and 848 one by one, of 1 MiB 339 and 1146: gains that shrink. */
 #define LIMIT_KB 256
+#define QUIET_NS 1000000000ull /* the timer may be in a launch */
 
 /* Each on a line of its own: the one is read by every call, the other changes with every batch. */
 _Atomic bool coalesce_on __attribute__((aligned(64)));
@@ -28,6 +29,12 @@ _Atomic uint32_t coalesce_pending __attribute__((aligned(64)));
 /* Constant from the start on. */
 static uint64_t limit;
 static bool checks_pointers; /* NCCL_CHECK_POINTERS: NCCL refuses at once what it would here be given later */
+
+/* What waits is of this communicator: NCCL would have its caller wait, too. */
+static enum patience patience_for(const void *comm)
+{
+	return comm && held_handle() == comm ? LAUNCHING_MUST : LAUNCHING_MAY;
+}
 
 /* ---- all-gathers ---- */
 
@@ -108,11 +115,16 @@ static bool gather(const struct flight_call *call, struct gather_call *g, bool p
 		return true;
 	if (!is_counted(call, g)) {
 		if (!flight_thread.depth)
-			launching(STATS_NCCL_LAUNCH_CUT);
+			launching(patience_for(call->comm), STATS_NCCL_LAUNCH_CUT);
 		stats_add(STATS_NCCL_PASS_SIZE, 1);
 		return false;
 	}
-	if (!launching_accepts() || !launching_lock())
+	if (!launching_accepts()) {
+		if (launching_pending())
+			launching(patience_for(call->comm), STATS_NCCL_LAUNCH_CUT);
+		return false;
+	}
+	if (!launching_lock(patience_for(call->comm)))
 		return false;
 	/* In a group of the program's own: nothing of this thread's is pending. */
 	if (flight_thread.depth) {
@@ -156,7 +168,7 @@ int coalesce_before_nccl(const void *comm)
 		return NCCL_SUCCESS;
 	saved = inside_begin();
 	if (launching_pending() && !flight_thread.depth)
-		launching(STATS_NCCL_LAUNCH_NCCL);
+		launching(patience_for(comm), STATS_NCCL_LAUNCH_NCCL);
 	late = comm ? coalesce_comms_late(comm) : NCCL_SUCCESS;
 	inside_end(saved);
 	return late;
@@ -186,7 +198,7 @@ static void end_in_order(const void *comm)
 {
 	const struct flight_comm *place = flight_comm_of(comm);
 
-	if (!launching_lock())
+	if (!launching_lock(patience_for(comm)))
 		return;
 	launching_locked(STATS_NCCL_LAUNCH_NCCL);
 	if (place)
@@ -227,14 +239,14 @@ static void context_gone(void *ctx, int device)
 {
 	(void)device;
 	if (ctx && launching_pending())
-		launching(STATS_NCCL_LAUNCH_WAIT);
+		launching(LAUNCHING_MUST, STATS_NCCL_LAUNCH_WAIT);
 	coalesce_streams_forget();
 }
 
 static void quiet(bool on)
 {
 	coalesce_timer_quiet(on);
-	if (on && launching_pending() && launching_lock())
+	if (on && launching_pending() && held_lock(QUIET_NS))
 		held_unlock();
 }
 

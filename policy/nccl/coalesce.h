@@ -36,7 +36,7 @@ void coalesce_comm_ending(const void *comm, bool aborted);
 /* ncclResult_t that ncclCommGetAsyncError is to give, 0: what NCCL says. No lock. */
 int coalesce_async_error(const void *comm);
 
-/* A call that submits something to `stream` is about to be made; `per_thread`: NULL is the thread's own default stream.
+/* A call that submits something to `stream` is about to be made, NULL also where it names none; `per_thread`: NULL is the thread's own default stream.
  * Only while something is pending. */
 void coalesce_before_stream(CUstream stream, bool per_thread, enum hook_id id);
 /*
@@ -46,6 +46,9 @@ void coalesce_before_stream(CUstream stream, bool per_thread, enum hook_id id);
  */
 void coalesce_before_stream_wait(CUstream stream, bool per_thread, CUevent event);
 void coalesce_stream_waited(CUstream stream, bool per_thread, CUevent event);
+/* A call that waits for this stream, or this event. Only while something is pending. */
+void coalesce_before_stream_sync(CUstream stream, bool per_thread);
+void coalesce_before_event_sync(CUevent event);
 /* A call after which the program sees that something has ended, or that ends, frees or waits for something of a whole
  * context or device; or one of which nothing is known. Only while something is pending. */
 void coalesce_before_wait(void);

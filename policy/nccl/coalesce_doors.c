@@ -22,12 +22,23 @@ void coalesce_before_stream(CUstream stream, bool per_thread, enum hook_id id)
 	(void)stream;
 	(void)per_thread;
 	(void)id;
-	launching(STATS_NCCL_LAUNCH_WORK);
+	launching(stream && stream == held_stream() ? LAUNCHING_MUST : LAUNCHING_MAY, STATS_NCCL_LAUNCH_WORK);
 }
 
 void coalesce_before_wait(void)
 {
-	launching(STATS_NCCL_LAUNCH_WAIT);
+	launching(LAUNCHING_MUST, STATS_NCCL_LAUNCH_WAIT);
+}
+
+void coalesce_before_stream_sync(CUstream stream, bool per_thread)
+{
+	(void)per_thread;
+	launching(stream && stream == held_stream() ? LAUNCHING_MUST : LAUNCHING_TRY, STATS_NCCL_LAUNCH_WAIT);
+}
+
+void coalesce_before_event_sync(CUevent event)
+{
+	launching(coalesce_events_queued(event) ? LAUNCHING_MUST : LAUNCHING_TRY, STATS_NCCL_LAUNCH_WAIT);
 }
 
 /* The batch's stream has waited for it already, or it is over. */
@@ -44,11 +55,11 @@ void coalesce_before_stream_wait(CUstream stream, bool per_thread, CUevent event
 {
 	(void)per_thread;
 	if (coalesce_events_queued(event))
-		launching(STATS_NCCL_LAUNCH_WAIT);
+		launching(LAUNCHING_MUST, STATS_NCCL_LAUNCH_WAIT);
 	else if (!stream || stream != held_stream())
-		launching(STATS_NCCL_LAUNCH_WORK);
+		launching(LAUNCHING_MAY, STATS_NCCL_LAUNCH_WORK);
 	else if (!adds_nothing(event))
-		launching(STATS_NCCL_LAUNCH_ORDER);
+		launching(LAUNCHING_MUST, STATS_NCCL_LAUNCH_ORDER);
 }
 
 void coalesce_stream_waited(CUstream stream, bool per_thread, CUevent event)
@@ -88,7 +99,7 @@ void coalesce_event_gone(CUevent event, bool destroyed)
 	if (destroyed)
 		coalesce_events_gone(event);
 	else if (coalesce_events_queued(event))
-		launching(STATS_NCCL_LAUNCH_WAIT);
+		launching(LAUNCHING_MUST, STATS_NCCL_LAUNCH_WAIT);
 }
 
 /* Behind the batch; what cannot be queued has it launched. */
@@ -97,7 +108,7 @@ static bool queue_record(CUevent event, CUstream stream)
 	struct held_event *place = coalesce_events_find(event);
 	bool queued = false;
 
-	if (flight_thread.depth || !launching_lock())
+	if (flight_thread.depth || !launching_lock(LAUNCHING_MUST))
 		return false;
 	if (launching_pending() && stream == held_stream()) {
 		queued = place && held_add_record(place, event);
@@ -116,10 +127,11 @@ bool coalesce_record(CUevent event, CUstream stream, bool per_thread, unsigned f
 	if (stream && stream == held_stream()) {
 		if (!flags && queue_record(event, stream))
 			return true;
-		launching(STATS_NCCL_LAUNCH_EVENT);
-	} else if (coalesce_events_queued(event) || (!stream && per_thread) || !place ||
-			   !coalesce_streams_follows(place, stream)) {
-		launching(STATS_NCCL_LAUNCH_WORK);
+		launching(LAUNCHING_MUST, STATS_NCCL_LAUNCH_EVENT);
+	} else if (coalesce_events_queued(event)) {
+		launching(LAUNCHING_MUST, STATS_NCCL_LAUNCH_EVENT);
+	} else if ((!stream && per_thread) || !place || !coalesce_streams_follows(place, stream)) {
+		launching(LAUNCHING_MAY, STATS_NCCL_LAUNCH_WORK);
 	}
 	return false;
 }

@@ -1,6 +1,8 @@
 /* coalesce_held.c - see coalesce_held.h. */
 #include "coalesce_held.h"
 
+#include <pthread.h>
+
 #include "act.h"
 #include "events.h"
 #include "launches.h"
@@ -45,7 +47,8 @@ static struct {
 	/* Written with the lock; read by any thread, relaxed. */
 	CUstream _Atomic stream;
 	struct gather_stream *_Atomic on;
-	_Atomic uint64_t first, last; /* ns: when the oldest and the newest that wait were queued */
+	_Atomic uintptr_t issuer, handle; /* thread of the newest; ncclComm_t */
+	_Atomic uint64_t first, last;     /* ns: when the oldest and the newest that wait were queued */
 } batch;
 
 bool held_lock(uint64_t ns)
@@ -73,9 +76,17 @@ struct gather_stream *held_place(void)
 	return atomic_load_explicit(&batch.on, memory_order_relaxed);
 }
 
+bool held_is_mine(void)
+{
+	return atomic_load_explicit(&coalesce_pending, memory_order_relaxed) &&
+		   atomic_load_explicit(&batch.issuer, memory_order_relaxed) == (uintptr_t)pthread_self();
+}
+
 const void *held_handle(void)
 {
-	return batch.gathers ? batch.comm->handle : NULL;
+	return atomic_load_explicit(&coalesce_pending, memory_order_relaxed)
+			   ? (const void *)atomic_load_explicit(&batch.handle, memory_order_relaxed)
+			   : NULL;
 }
 
 uint64_t held_due(void)
@@ -126,10 +137,12 @@ void held_add(struct gather_comm *c, CUstream stream, struct gather_stream *plac
 	batch.ticket[i] = *ticket;
 	batch.records_by[i] = batch.records;
 	batch.since[i] = now;
+	atomic_store_explicit(&batch.issuer, (uintptr_t)pthread_self(), memory_order_relaxed);
 	atomic_store_explicit(&batch.last, now, memory_order_relaxed);
 	if (i)
 		return;
 	batch.comm = c;
+	atomic_store_explicit(&batch.handle, (uintptr_t)c->handle, memory_order_relaxed);
 	batch.ctx = place ? place->ctx : NULL;
 	batch.site = coalesce_comms_site(call->bytes);
 	atomic_store_explicit(&batch.stream, stream, memory_order_relaxed);

@@ -35,7 +35,10 @@ void held_unlock(void);
 
 /* Any thread, no lock: the answer may be old. */
 CUstream held_stream(void);
-uint64_t held_due(void); /* when it is to be launched at the latest, 0: nothing waits */
+uint64_t held_due(void);       /* when it is to be launched at the latest, 0: nothing waits */
+const void *held_handle(void); /* ncclComm_t, NULL: nothing waits */
+/* This thread has issued the newest that waits. */
+bool held_is_mine(void);
 /* What the batch's stream has waited for. Only by who was told that something is pending. */
 struct gather_stream *held_place(void);
 
@@ -55,6 +58,5 @@ int held_launch(bool told);
 void held_launch_ready(void);
 /* Its communicator is being aborted: the records are made, and nothing else. */
 void held_drop(void);
-const void *held_handle(void); /* ncclComm_t, NULL: nothing waits */
 
 #endif

@@ -37,15 +37,20 @@ static void give_up(void)
 	log_once(LOG_WARN, "nccl: all-gathers are no longer held back: a launch has taken more than 2 s");
 }
 
-/* Who has given up once waits no more. */
-bool launching_lock(void)
+bool launching_lock(enum patience patience)
 {
 	if (held_try())
 		return true;
-	if (launching_accepts() && held_lock(LOCK_NS))
+	if (patience == LAUNCHING_MUST || held_is_mine()) {
+		while (!held_lock(LOCK_NS))
+			log_once(LOG_INFO, "nccl: a launch of all-gathers that were held back waits for the device");
 		return true;
-	if (launching_accepts())
-		give_up();
+	}
+	if (patience == LAUNCHING_TRY || !launching_accepts())
+		return false;
+	if (held_lock(LOCK_NS))
+		return true;
+	give_up();
 	return false;
 }
 
@@ -70,11 +75,11 @@ void launching_locked(enum stats_counter why)
 	held_launch(true);
 }
 
-void launching(enum stats_counter why)
+void launching(enum patience patience, enum stats_counter why)
 {
 	if (flight_thread.depth) {
 		launching_elsewhere();
-	} else if (launching_lock()) {
+	} else if (launching_lock(patience)) {
 		launching_locked(why);
 		held_unlock();
 	}

@@ -59,6 +59,17 @@ void coalesce_before_stream(CUstream stream, bool per_thread, enum hook_id id)
 		look();
 }
 
+void coalesce_before_stream_sync(CUstream stream, bool per_thread)
+{
+	see(TOLD_WAIT, stream);
+	seen.per_thread = per_thread;
+}
+
+void coalesce_before_event_sync(CUevent event)
+{
+	see(TOLD_WAIT, event);
+}
+
 void coalesce_before_wait(void)
 {
 	see(TOLD_WAIT, NULL);
@@ -181,8 +192,9 @@ static void expect_class(enum hook_id id)
 {
 	const struct door *door = &door_table[id];
 	const char *name = hook_table[id].name;
-	static const int things[] = {[DOOR_NONE] = 0,   [DOOR_STREAM] = 1, [DOOR_STREAMS] = 2, [DOOR_EVENT] = 1,
-								 [DOOR_EVENTS] = 2, [DOOR_GONE] = 1,   [DOOR_WAIT] = 1};
+	static const int things[] = {
+		[DOOR_NONE] = 0,   [DOOR_STREAM] = 1, [DOOR_STREAMS] = 2, [DOOR_EVENT] = 1,
+		[DOOR_EVENTS] = 2, [DOOR_GONE] = 1,   [DOOR_WAIT] = 1,    [DOOR_UNNAMED] = 1};
 
 	if (seen.n != things[door->class])
 		fail_msg("%s: told %d things of %d", name, seen.n, things[door->class]);
@@ -197,6 +209,10 @@ static void expect_class(enum hook_id id)
 	case DOOR_EVENT: expect(name, seen.n - 1, TOLD_EVENT, STREAM); break;
 	case DOOR_GONE: expect(name, 0, TOLD_DESTROYED, STREAM); break;
 	case DOOR_WAIT: expect(name, 0, TOLD_WAIT, NULL); break;
+	case DOOR_UNNAMED:
+		expect(name, 0, TOLD_STREAM, NULL);
+		assert_int_equal(seen.id, id);
+		break;
 	case DOOR_NONE:
 	case DOOR_OWN: break;
 	}
@@ -315,6 +331,16 @@ static void bodies_tell(void **state)
 		expect("cuStreamWaitEvent", 0, TOLD_STREAM_WAIT, &page);
 		assert_int_equal(seen.per_thread, id == HOOK_cuStreamWaitEvent_ptsz);
 	}
+	FOR_EACH(id, HOOK_cuStreamSynchronize, HOOK_cuStreamSynchronize_ptsz)
+	{
+		call_own(id);
+		assert_int_equal(seen.n, 1);
+		expect("cuStreamSynchronize", 0, TOLD_WAIT, &page);
+		assert_int_equal(seen.per_thread, id == HOOK_cuStreamSynchronize_ptsz);
+	}
+	call_own(HOOK_cuEventSynchronize);
+	assert_int_equal(seen.n, 1);
+	expect("cuEventSynchronize", 0, TOLD_WAIT, &page);
 	FOR_EACH(id, HOOK_cuStreamDestroy, HOOK_cuStreamDestroy_v2)
 	{
 		call_own(id);

@@ -25,6 +25,18 @@ void coalesce_before_stream(CUstream stream, bool per_thread, enum hook_id id)
 	heard++;
 }
 
+void coalesce_before_stream_sync(CUstream stream, bool per_thread)
+{
+	(void)stream, (void)per_thread;
+	heard++;
+}
+
+void coalesce_before_event_sync(CUevent event)
+{
+	(void)event;
+	heard++;
+}
+
 void coalesce_before_wait(void)
 {
 	heard++;
@@ -82,7 +94,7 @@ bool coalesce_stream_query(CUstream stream, bool per_thread)
 	return true;
 }
 
-#define CALLS 10
+#define CALLS 13
 
 /* Every kind of call, as it comes from `caller`; how many were heard. */
 static int calls_from(const void *caller)
@@ -96,6 +108,9 @@ static int calls_from(const void *caller)
 	atomic_store(&coalesce_pending, 1);
 	doors_stream(HOOK_cuMemsetD8Async, STREAM, caller);
 	doors_wait(caller);
+	doors_unnamed(HOOK_cuMemcpy, caller);
+	doors_stream_sync(HOOK_cuStreamSynchronize, STREAM, caller);
+	doors_event_sync(EVENT, caller);
 	doors_stream_wait(HOOK_cuStreamWaitEvent, STREAM, EVENT, caller);
 	doors_stream_waited(HOOK_cuStreamWaitEvent, STREAM, EVENT, caller);
 	doors_event_made(EVENT, 0, caller);
