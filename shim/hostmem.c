@@ -35,8 +35,7 @@ static inline bool may_be_ours(const void *p)
 {
 	uintptr_t limit = atomic_load_explicit(&hostmem_gate.limit, memory_order_acquire);
 
-	return __builtin_expect(
-		((uintptr_t)p & atomic_load_explicit(&hostmem_gate.mask, memory_order_relaxed)) < limit, 0);
+	return __builtin_expect(((uintptr_t)p & (GATE_GRANULE - 1)) < limit, 0);
 }
 
 /* The functions of the gate are there, or can be found. */

@@ -1,9 +1,9 @@
 /* gate.c - see gate.h. */
 #include "gate.h"
 
-struct hostmem_gate hostmem_gate __attribute__((aligned(64))) = {.min = 0, .mask = 0, .limit = 1};
+struct hostmem_gate hostmem_gate __attribute__((aligned(64))) = {.min = 0, .limit = UINTPTR_MAX};
 
-_Static_assert(sizeof(hostmem_gate) == 64, "one cache line");
+_Static_assert(sizeof(hostmem_gate) <= 64, "one cache line");
 
 /* Constructor's thread or earlier: one. */
 static int all;
@@ -11,11 +11,8 @@ static int all;
 void gate_known(int all_addresses)
 {
 	all = all_addresses;
-	if (!all) {
-		/* Between these two stores no address is looked at: there is no block yet. */
+	if (!all) /* there is no block yet */
 		atomic_store_explicit(&hostmem_gate.limit, 0, memory_order_release);
-		atomic_store_explicit(&hostmem_gate.mask, GATE_GRANULE - 1, memory_order_release);
-	}
 	atomic_store_explicit(&hostmem_gate.min, SIZE_MAX, memory_order_release);
 }
 

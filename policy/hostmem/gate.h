@@ -19,9 +19,10 @@ struct hostmem_gate {
 	/* Sizes from here on are looked at. 0: the functions below are not known, every call is. SIZE_MAX: shut. Release once
 	 * what the look needs is there; acquire. */
 	_Atomic size_t min;
-	/* An address is looked at when (address & mask) < limit. Release, acquire. */
-	_Atomic uintptr_t mask, limit;
-	/* The program's own allocator: of the object behind us. Constant once `min` and `limit` are no longer what they begin with. */
+	/* An address is looked at when it lies less than this behind a multiple of GATE_GRANULE: all of them until the functions
+	 * below are known, then none, then GATE_LEAD_MOST + 1. Release, acquire. */
+	_Atomic uintptr_t limit;
+	/* The program's own allocator: of the object behind us. Constant once `min` is no longer 0. */
 	void *(*malloc)(size_t);
 	void *(*calloc)(size_t, size_t);
 	void *(*realloc)(void *, size_t);
