@@ -12,6 +12,7 @@
 #include "notes.h"
 #include "options.h"
 #include "quiet.h"
+#include "read.h"
 #include "stats.h"
 #include "where.h"
 #include "../policy.h"
@@ -78,6 +79,7 @@ static void stop(void)
 static void fork_child(void)
 {
 	quiet_fork_child();
+	read_fork_child();
 	helper_fork_child();
 	learn_fork_child();
 }

@@ -217,8 +217,9 @@ static void *run_job(void *arg)
 	(void)arg;
 	guard_enter();
 	syscall(SYS_ioprio_set, 1, 0, IOPRIO_LOWEST);
-	read_leases();
-	if (!is_warm(&job, &largest))
+	if (!read_leases())
+		atomic_store_explicit(&job.unknown, true, memory_order_relaxed);
+	else if (!is_warm(&job, &largest))
 		read_tree(&job);
 	/* A tree that does not fit is begun anew when the program begins anew. */
 	if (job.in_order || atomic_load_explicit(&job.unknown, memory_order_relaxed))
@@ -303,7 +304,7 @@ void job_tick(uint64_t now)
 	} else if (is_busy && now >= next_look) {
 		next_look = now + MEMORY_CHECK_NS;
 		quiet_hold(&job.run);
-		read_leases();
+		(void)read_leases(); /* else the last list stays */
 		if (memory_look("", &memory) && memory_is_tight(&memory) &&
 			!atomic_exchange_explicit(&job.stop, true, memory_order_relaxed))
 			stats_add(STATS_FILES_PRESSED, 1);

@@ -113,9 +113,8 @@ static bool may_read(void)
 		return false;
 	for (before = at; records < LEARN_FILES && learn_list_next(text, size, &at, &r); before = at)
 		record[records++] = (uint32_t)before;
-	if (records == 0 || is_warm())
+	if (records == 0 || is_warm() || !read_leases())
 		return false;
-	read_leases();
 	held = node_take(what);
 	return held != NODE_TAKEN;
 }

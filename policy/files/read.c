@@ -6,63 +6,98 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <time.h>
 
 #include "../sys.h"
 #include "tune.h"
 #include "where.h"
 
 #define LEASES 64u
+#define LEASE_TRIES 1000u /* of a millisecond: the other one reads a small file */
 
 #ifndef SYS_cachestat
 #define SYS_cachestat 451
 #endif
 
-/* Inode numbers of files with leases; the device is not compared. Written by read_leases(), relaxed. */
-static _Atomic uint64_t lease[LEASES];
-static _Atomic unsigned leases;
+/*
+ * Inode numbers of files with leases; the device is not compared. Two lists, of which that of the present generation is read: who
+ * finds another generation after reading begins anew. Written under `listing`; generation: release, acquire.
+ */
+struct leases {
+	_Atomic uint64_t inode[LEASES];
+	_Atomic unsigned count;
+};
+static struct leases lists[2];
+static _Atomic uint32_t generation;
+static _Atomic bool listing;
 
-static bool is_leased(ino_t inode)
+static bool is_in(const struct leases *l, ino_t inode)
 {
-	unsigned n = atomic_load_explicit(&leases, memory_order_relaxed);
+	unsigned n = atomic_load_explicit(&l->count, memory_order_relaxed);
 
 	for (unsigned i = 0; i < n; i++)
-		if (atomic_load_explicit(&lease[i], memory_order_relaxed) == inode)
+		if (atomic_load_explicit(&l->inode[i], memory_order_relaxed) == inode)
 			return true;
 	return false;
 }
 
+static bool is_leased(ino_t inode)
+{
+	for (;;) {
+		uint32_t before = atomic_load_explicit(&generation, memory_order_acquire);
+		bool is = is_in(&lists[before % 2], inode);
+		atomic_thread_fence(memory_order_acquire);
+		if (is || atomic_load_explicit(&generation, memory_order_relaxed) == before)
+			return is;
+	}
+}
+
 /* "1: LEASE  ACTIVE    WRITE 4711 fe:00:1234 0 EOF" */
-static void take_line(char *line)
+static void take_line(struct leases *l, char *line)
 {
 	char *colon, *end;
-	unsigned n = atomic_load_explicit(&leases, memory_order_relaxed);
+	unsigned n = atomic_load_explicit(&l->count, memory_order_relaxed);
 
 	if (!strstr(line, "LEASE") || n >= LEASES || !(colon = strrchr(line, ':')))
 		return;
 	uint64_t inode = strtoull(colon + 1, &end, 10);
 	if (end == colon + 1)
 		return;
-	atomic_store_explicit(&lease[n], inode, memory_order_relaxed);
-	atomic_store_explicit(&leases, n + 1, memory_order_relaxed);
+	atomic_store_explicit(&l->inode[n], inode, memory_order_relaxed);
+	atomic_store_explicit(&l->count, n + 1, memory_order_relaxed);
 }
 
-void read_leases(void)
+bool read_leases(void)
 {
-	static char text[32768];
-	static _Atomic bool looking;
+	static char text[32768]; /* under `listing` */
+	const struct timespec pause = {0, 1000000};
+	unsigned tries = 0;
 	ssize_t n;
 
-	if (atomic_exchange_explicit(&looking, true, memory_order_acquire))
-		return;
-	n = sys_slurp("/proc/locks", text, sizeof(text));
-	atomic_store_explicit(&leases, 0, memory_order_relaxed);
-	for (char *line = text, *next; n > 0 && line && *line; line = next) {
-		next = strchr(line, '\n');
-		if (next)
-			*next++ = '\0';
-		take_line(line);
+	/* Whoever is at it may have looked before the lease was there that this caller must see. */
+	while (atomic_exchange_explicit(&listing, true, memory_order_acquire)) {
+		if (++tries > LEASE_TRIES)
+			return false;
+		nanosleep(&pause, NULL);
 	}
-	atomic_store_explicit(&looking, false, memory_order_release);
+	uint32_t next = atomic_load_explicit(&generation, memory_order_relaxed) + 1;
+	struct leases *l = &lists[next % 2];
+	n = sys_slurp("/proc/locks", text, sizeof(text));
+	atomic_store_explicit(&l->count, 0, memory_order_relaxed);
+	for (char *line = text, *after; n > 0 && line && *line; line = after) {
+		after = strchr(line, '\n');
+		if (after)
+			*after++ = '\0';
+		take_line(l, line);
+	}
+	atomic_store_explicit(&generation, next, memory_order_release);
+	atomic_store_explicit(&listing, false, memory_order_release);
+	return true;
+}
+
+void read_fork_child(void)
+{
+	atomic_store_explicit(&listing, false, memory_order_relaxed);
 }
 
 static bool is_wanted(const struct stat *st, uint64_t most)

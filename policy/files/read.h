@@ -39,7 +39,11 @@ void read_wait(const struct read_file *f, uint64_t at);
 /* Is the byte at `at` in memory? 1 yes, 0 no, -1 cannot be told without a trace. Asking does not bring it there. */
 int read_is_resident(const struct read_file *f, uint64_t at);
 
-/* Looks anew for leases, which another process must give up when its file is opened. Before a batch of files; any thread. */
-void read_leases(void);
+/* Looks anew for leases, which another process must give up when its file is opened. Before a batch of files; any thread of ours.
+ * False: it could not be done, and the batch must not be read. */
+bool read_leases(void);
+
+/* Forked child. */
+void read_fork_child(void);
 
 #endif
