@@ -3,7 +3,8 @@
  *
  *   files_ahead DIR READ WAIT_FOR SECONDS
  *
- * All files of DIR are put out of memory first, unless KEEP is set. Opens f00000, f00001, ... READ of them, then waits until WAIT_FOR is in memory.
+ * All files of DIR are put out of memory first, unless KEEP is set. Opens f00000, f00001, ... READ of them, then waits until WAIT_FOR is
+ * in memory. PAUSE: seconds of rest in the middle of these. STRIDE: not one after the other but so many apart, around the first 300.
  * Exit status: 0 it came, 1 it did not, 77 the file system keeps everything in memory; 2 something was not as without libturbo.
  */
 #include <errno.h>
@@ -15,7 +16,8 @@
 #include <time.h>
 #include <unistd.h>
 
-#define FILES 400 /* of a directory, at most */
+#define FILES 3000 /* of a directory, at most */
+#define FILES_OF_STRIDE 300
 
 /* Pages of the file in memory; -1: it is not there. */
 static long resident(const char *path)
@@ -81,8 +83,11 @@ int main(int argc, char **argv)
 		return 77;
 	int lowest = open(lowest_path, O_WRONLY);
 	close(lowest);
+	const char *pause = getenv("PAUSE"), *stride = getenv("STRIDE");
 	for (int i = 0; i < count; i++) {
-		snprintf(path, sizeof(path), "%s/f%05d", argv[1], i);
+		if (pause && i == count / 2)
+			sleep((unsigned)atoi(pause));
+		snprintf(path, sizeof(path), "%s/f%05d", argv[1], stride ? i * atoi(stride) % FILES_OF_STRIDE : i);
 		errno = 77;
 		int fd = open(path, O_RDONLY);
 		if (fd != lowest || errno != 77) {

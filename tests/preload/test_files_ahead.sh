@@ -46,12 +46,14 @@ ok 'deleted files do no harm'
 # Side by side: one reads for all.
 ahead off 0 f00290 0
 for i in 1 2 3 4; do
-	KEEP=1 ahead prefetch 60 f00290 20 &
+	KEEP=1 ahead prefetch 60 f00290 20 TURBO_LOG=debug TURBO_LOG_FILE="$work/log" &
 	pids[i]=$!
 done
 for i in 1 2 3 4; do
 	wait "${pids[i]}" || fail "one of four at once: status $?"
 done
+# Who comes when the first has ended finds what it has read.
+[ "$(grep -c 'are read ahead' "$work/log")" -le 2 ] || fail "of four at once more than one reads: $(cat "$work/log")"
 ok 'four at once'
 
 soft() { (ulimit -Sn 256; env LD_PRELOAD="$LIBTURBO" "$@" bash -c 'ulimit -Sn'); }
