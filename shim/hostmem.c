@@ -285,7 +285,10 @@ PAGED(pvalloc)
 
 /* ---- the rest ---- */
 
-/* C23. A libc that is older has none, and then hardly anybody calls them. */
+/* C23. A libc that is older has none, and then hardly anybody calls them. Then it is free() by its name, which is another
+ * allocator's when that one is before us and lacks these; volatile: the compiler must not take ours. */
+static void (*const volatile free_by_name)(void *) = free;
+
 void free_sized(void *p, size_t bytes);
 void free_aligned_sized(void *p, size_t align, size_t bytes);
 
@@ -294,7 +297,7 @@ TURBO_EXPORT void free_sized(void *p, size_t bytes)
 	void (*const real)(void *, size_t) = LIBC_KNOWN(free_sized);
 
 	if (may_be_ours(p) || !real)
-		free_slow(p);
+		free_by_name(p);
 	else
 		real(p, bytes);
 }
@@ -304,7 +307,7 @@ TURBO_EXPORT void free_aligned_sized(void *p, size_t align, size_t bytes)
 	void (*const real)(void *, size_t, size_t) = LIBC_KNOWN(free_aligned_sized);
 
 	if (may_be_ours(p) || !real)
-		free_slow(p);
+		free_by_name(p);
 	else
 		real(p, align, bytes);
 }

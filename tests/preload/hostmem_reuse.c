@@ -2,7 +2,7 @@
  * hostmem_reuse.c - what test_hostmem.sh asks about.
  *
  *   hostmem_reuse reuse     faults a page of a block that has been freed and allocated again: prints them
- *   hostmem_reuse sparse    resident MiB of 16 GiB from calloc, of which a few pages are touched
+ *   hostmem_reuse sparse G  resident MiB of G GiB from calloc, of which a page of each quarter is touched; -1: no memory
  *   hostmem_reuse idle S    resident MiB before, with, and S seconds after 256 MiB that were freed
  */
 #include <stdio.h>
@@ -50,9 +50,10 @@ int main(int argc, char **argv)
 			free(p);
 		}
 		printf("%ld\n", (faults() - before) / 5);
-	} else if (argc > 1 && !strcmp(argv[1], "sparse")) {
-		char *volatile p = calloc(16 * 1024, MIB);
-		for (size_t i = 0; p && i < 64; i++)
+	} else if (argc > 2 && !strcmp(argv[1], "sparse")) {
+		size_t gib = (size_t)atoi(argv[2]);
+		char *volatile p = calloc(gib * 1024, MIB);
+		for (size_t i = 0; p && i < gib * 4; i++)
 			p[i << 28] = 1;
 		printf("%ld\n", p ? resident_mib() : -1);
 		free(p);

@@ -10,6 +10,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <cmocka.h>
 
 #include "policy/hostmem/blocks.h"
@@ -81,6 +82,36 @@ static void a_size_that_cannot_be_is_refused(void **state)
 	assert_null(blocks_resize(p, SIZE_MAX / 2));
 	fill(p, 32 * MIB); /* still there */
 	assert_true(blocks_give(p));
+}
+
+static long faults(void)
+{
+	struct rusage u;
+
+	getrusage(RUSAGE_SELF, &u);
+	return u.ru_minflt;
+}
+
+static void realloc_moves_pages(void **state)
+{
+	char *p = blocks_take(64 * MIB, 16, false), *q, *fence;
+	long before;
+
+	(void)state;
+	fill(p, 64 * MIB);
+	fence = blocks_take(32 * MIB, 16, false); /* more often than not it lies in the way */
+	before = faults();
+	q = blocks_resize(p, 512 * MIB);
+	assert_non_null(q);
+	assert_true(faults() - before < 1000); /* of 16384 */
+	assert_ptr_equal(blocks_begin(blocks_at(q + 512 * MIB - 1)), q);
+	for (size_t i = 0; i + 64 <= 64 * MIB; i += 4096)
+		assert_int_equal(q[i], 0x5a);
+	p = blocks_resize(q, 33 * MIB);
+	assert_ptr_equal(p, q);
+	assert_null(blocks_at(q + 40 * MIB));
+	assert_true(blocks_give(p));
+	assert_true(blocks_give(fence));
 }
 
 static _Atomic int stop;
@@ -305,6 +336,7 @@ int main(void)
 		cmocka_unit_test_setup(only_what_was_filled_gets_huge_pages, empty),
 		cmocka_unit_test_setup(every_address_leads_to_its_block, empty),
 		cmocka_unit_test_setup(a_size_that_cannot_be_is_refused, empty),
+		cmocka_unit_test_setup(realloc_moves_pages, empty),
 		cmocka_unit_test_setup(threads_look_while_others_take_and_give, empty),
 		cmocka_unit_test_setup(what_was_filled_is_kept, empty),
 		cmocka_unit_test_setup(what_was_touched_here_and_there_is_not, empty),
