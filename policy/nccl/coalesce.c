@@ -262,6 +262,11 @@ static void stop(void)
 {
 	launching_accept(false);
 	atomic_store_explicit(&coalesce_on, false, memory_order_relaxed);
+	/* Unless a launch is stuck. */
+	if (held_try()) {
+		coalesce_comms_stop();
+		held_unlock();
+	}
 }
 
 static int summary(char *buf, int size)

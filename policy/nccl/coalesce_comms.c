@@ -101,6 +101,13 @@ void coalesce_comms_gone(struct gather_comm *c)
 	c->place = NULL;
 }
 
+void coalesce_comms_stop(void)
+{
+	for (unsigned i = 0; i < FLIGHT_COMMS; i++)
+		if (all[i].state == GATHER_IN)
+			agree_file_ready(&all[i].file);
+}
+
 bool coalesce_comms_complete(struct gather_comm *c)
 {
 	if (!c->complete && agree_complete(&c->agree)) {

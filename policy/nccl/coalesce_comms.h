@@ -50,6 +50,9 @@ void coalesce_comms_leave(struct gather_comm *c);
 /* The communicator is about to end. Nothing is pending. */
 void coalesce_comms_gone(struct gather_comm *c);
 
+/* The process ends: no name is left behind. */
+void coalesce_comms_stop(void);
+
 /* Some other rank has not been heard of yet. */
 bool coalesce_comms_complete(struct gather_comm *c);
 
