@@ -25,6 +25,7 @@ START(pncclGroupStart)
 		NCCL_BODY(symbol, int, (void)); \
 		if (guard_inside())             \
 			return real();              \
+		coalesce_before_group_end();    \
 		flight_group_end_begin(caller); \
 		int result = real();            \
 		flight_group_end(result);       \

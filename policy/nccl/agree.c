@@ -142,12 +142,15 @@ void agree_leave(struct agree *a)
 
 unsigned agree_ready(const struct agree *a, bool *decided)
 {
-	uint64_t left = a->queued - a->launched, safe;
-	uint64_t seen = atomic_load_explicit(next_slot(a), memory_order_acquire);
+	uint64_t left = a->queued - a->launched, seen, safe;
 
-	*decided = a->left || seen >> 32 == TAG(a->next);
+	*decided = true;
+	if (a->left)
+		return left != 0;
+	seen = atomic_load_explicit(next_slot(a), memory_order_acquire);
+	*decided = seen >> 32 == TAG(a->next);
 	if (*decided)
-		return a->left || (seen & UINT32_MAX) > left ? left != 0 : (unsigned)(seen & UINT32_MAX);
+		return (seen & UINT32_MAX) > left ? left != 0 : (unsigned)(seen & UINT32_MAX);
 	safe = least_safe(a);
 	safe = safe < a->queued ? safe : a->queued;
 	return safe > a->launched ? (unsigned)(safe - a->launched) : 0;

@@ -20,6 +20,7 @@
 #define NCCL_SUCCESS 0
 /* Sent by a rank. FACTS.md: 64 of 256 KiB take 171 us in one group and 848 one by one, of 1 MiB 339 and 1146: gains that shrink. */
 #define LIMIT_KB 256
+#define ABORT_NS 10000000u
 #define QUIET_NS 1000000000ull /* the timer may be in a launch */
 
 /* Each on a line of its own: the one is read by every call, the other changes with every batch. */
@@ -124,9 +125,11 @@ static bool gather(const struct flight_call *call, struct gather_call *g, bool p
 			launching(patience_for(call->comm), STATS_NCCL_LAUNCH_CUT);
 		return false;
 	}
+	/* In a group of the program's own: what is pending is another thread's, perhaps of this communicator. */
+	if (flight_thread.depth && launching_pending())
+		launching_elsewhere();
 	if (!launching_lock(patience_for(call->comm)))
 		return false;
-	/* In a group of the program's own: nothing of this thread's is pending. */
 	if (flight_thread.depth) {
 		struct gather_comm *c = coalesce_comms_get(call, limit);
 		if (c && launching_pending() && held_handle() == call->comm)
@@ -174,23 +177,41 @@ int coalesce_before_nccl(const void *comm)
 	return late;
 }
 
+void coalesce_before_group_end(void)
+{
+	int saved;
+
+	if (!atomic_load_explicit(&coalesce_on, memory_order_relaxed) || !launching_pending() ||
+		flight_thread.inside || flight_thread.depth != 1 || guard_inside())
+		return;
+	saved = inside_begin();
+	launching_elsewhere();
+	inside_end(saved);
+}
+
 int coalesce_async_error(const void *comm)
 {
 	return atomic_load_explicit(&coalesce_on, memory_order_relaxed) ? coalesce_comms_late(comm)
 																	: NCCL_SUCCESS;
 }
 
-/* A launch that is under way goes on: it may wait for this very abort. */
+/*
+ * A launch that is under way goes on: it may wait for this very abort. The rest of its batch is not launched any more. The
+ * moment is for one that has looked just before and is on its way into NCCL.
+ */
 static void end_aborted(const void *comm)
 {
 	const struct flight_comm *place = flight_comm_of(comm);
+	struct gather_comm *c = place ? coalesce_comms_at(place) : NULL;
 
-	if (!held_try())
+	if (c)
+		atomic_store(&c->aborted, true);
+	if (!held_lock(ABORT_NS))
 		return;
 	if (held_handle() == comm)
 		held_drop();
-	if (place)
-		coalesce_comms_gone(coalesce_comms_at(place));
+	if (c)
+		coalesce_comms_gone(c);
 	held_unlock();
 }
 

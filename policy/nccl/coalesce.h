@@ -31,6 +31,8 @@ bool coalesce_gather(const struct flight_call *call, const void *from, void *to,
  * launch has failed that it had been told was fine. Outside the guard.
  */
 int coalesce_before_nccl(const void *comm);
+/* The same before the end of a group, which submits what was called in it. Outside the guard. */
+void coalesce_before_group_end(void);
 /* It is about to be destroyed, finalized or revoked, or `aborted`; before the flight record forgets it. Outside the guard. */
 void coalesce_comm_ending(const void *comm, bool aborted);
 /* ncclResult_t that ncclCommGetAsyncError is to give, 0: what NCCL says. No lock. */

@@ -41,6 +41,7 @@ static void begin(struct gather_comm *c, struct flight_comm *place, const struct
 	c->caller = call->caller;
 	c->begun = c->skipped = 0;
 	c->impatient = 0;
+	atomic_store(&c->aborted, false);
 }
 
 /* One device a process: a thread that waits here for the launch of another device's might be what that launch waits for. */

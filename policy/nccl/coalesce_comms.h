@@ -38,6 +38,8 @@ struct gather_comm {
 	/* ncclResult_t of a launch that the program had been told was fine. Release; any thread, acquire. */
 	_Atomic int late;
 	_Atomic uint32_t late_life;
+	_Atomic bool
+		aborted; /* its handle is dead: by any thread before it is; read before each launch. seq_cst */
 };
 
 /* `limit`, in bytes, counts for what is agreed on: ranks with another one do not join. NULL: the communicator is unknown, not

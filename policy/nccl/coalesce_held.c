@@ -221,8 +221,8 @@ static int launch(unsigned n)
 	const struct flight_ticket *ticket = &batch.ticket[batch.launched];
 	int result = NCCL_REMOTE_ERROR;
 
-	/* libturbo has aborted it meanwhile. */
-	if (!act_tombstone(c->handle)) {
+	/* It was aborted meanwhile, by libturbo or by the program. */
+	if (!act_tombstone(c->handle) && !atomic_load(&c->aborted)) {
 		uint32_t number = flight_held_begin(ticket, n, held_stream());
 		bool waits = progress_wait_begin(FLIGHT_WAIT_NCCL);
 		uint64_t since = n > 1 ? events_begin() : 0;
@@ -303,7 +303,8 @@ static int launch_while(bool (*goes_on)(const struct agree *a), bool told)
 	unsigned n;
 
 	bool entered = enter_context();
-	while (goes_on(&c->agree) && (n = agree_step(&c->agree)) != 0) {
+	/* After a failure this rank leaves, and nothing may be left then. */
+	while ((first != NCCL_SUCCESS || goes_on(&c->agree)) && (n = agree_step(&c->agree)) != 0) {
 		int result = launch(n);
 		first = first == NCCL_SUCCESS ? result : first;
 	}

@@ -180,6 +180,27 @@ static void nonsense_ends_it(void **state)
 	}
 }
 
+/* Whose memory is gone is asked still by who waits for the others. */
+static void who_has_left_looks_at_nothing(void **state)
+{
+	struct agree a, b;
+	bool decided = false;
+	(void)state;
+	struct agree_area *area = area_for(2);
+	assert_true(agree_init(&a, area, 0, 2) && agree_init(&b, area, 1, 2));
+	queue(&a, 3);
+	agree_leave(&a);
+	free(area);
+	a.area = NULL;
+	for (int left = 3; left; left--) {
+		assert_int_equal(agree_ready(&a, &decided), 1);
+		assert_true(decided);
+		assert_int_equal(agree_step(&a), 1);
+	}
+	assert_int_equal(agree_ready(&a, &decided), 0);
+	assert_false(agree_queue(&a));
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -191,6 +212,7 @@ int main(void)
 		cmocka_unit_test(what_is_not_ours_is_refused),
 		cmocka_unit_test(a_place_that_is_taken_is_nobodys),
 		cmocka_unit_test(nonsense_ends_it),
+		cmocka_unit_test(who_has_left_looks_at_nothing),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }
