@@ -41,7 +41,8 @@ static void unrelated_questions_and_waits(void)
 	OK(cuStreamSynchronize(other));
 	OK(cuEventQuery(e));
 	OK(cuEventDestroy(e));
-	assert_int_equal(cuStreamQuery(stream), CUDA_ERROR_NOT_READY);
+	/* Unless little was drawn, and the launch is over. */
+	assert_true(cuStreamQuery(stream) == CUDA_ERROR_NOT_READY || all_arrived(0, 4));
 }
 
 static void others_go_on(void **state)
