@@ -162,7 +162,7 @@ function print_row(symbol, class, first, second)
 }
 
 BEGIN {
-	arguments["stream"] = arguments["event"] = arguments["gone"] = 1
+	arguments["stream"] = arguments["event"] = arguments["recorded"] = arguments["gone"] = 1
 	arguments["streams"] = arguments["events"] = 2
 	arguments["wait"] = arguments["unnamed"] = arguments["none"] = arguments["own"] = 0
 	file = 0

@@ -161,8 +161,13 @@ bool doors_record(enum hook_id id, CUevent event, CUstream stream, unsigned flag
 
 void doors_recorded(enum hook_id id, CUevent event, CUstream stream, uint64_t before, const void *caller)
 {
-	if (is_programs(caller))
+	if (!is_programs(caller))
+		return;
+	/* What another process may have recorded since is not known. */
+	if (coalesce_event_is_ours(event))
 		TELL(doors_work_recorded(event, stream, door_table[id].per_thread, before));
+	else
+		doors_work_forget_record(event);
 }
 
 bool doors_event_query(CUevent event, const void *caller)
@@ -228,6 +233,10 @@ void doors_counted(enum hook_id id, const uint64_t *in_registers, const uint64_t
 		event_shown(WORD(door->first), caller);
 		break;
 	case DOOR_EVENT: event_shown(WORD(door->first), caller); break;
+	case DOOR_RECORDED:
+		doors_work_forget_record(WORD(door->first));
+		doors_event_sync(WORD(door->first), caller);
+		break;
 	case DOOR_GONE: event_destroyed(WORD(door->first), caller); break;
 	case DOOR_WAIT: doors_wait(caller); break;
 	case DOOR_UNNAMED: doors_unnamed(id, caller); break;

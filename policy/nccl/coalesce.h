@@ -57,6 +57,8 @@ void coalesce_before_wait(void);
 
 /* An event was made by cuEventCreate, with these flags. Of all others nothing is known. */
 void coalesce_event_made(CUevent event, unsigned flags);
+/* Only this process records it. No lock. */
+bool coalesce_event_is_ours(CUevent event);
 /* True: the record is queued behind the pending batch, and *status is what the program gets. Only while something is
  * pending. */
 bool coalesce_record(CUevent event, CUstream stream, bool per_thread, unsigned flags, CUresult *status);

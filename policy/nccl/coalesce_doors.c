@@ -89,6 +89,11 @@ void coalesce_event_made(CUevent event, unsigned flags)
 	coalesce_events_made(event, flags, ctx);
 }
 
+bool coalesce_event_is_ours(CUevent event)
+{
+	return coalesce_events_find(event) != NULL;
+}
+
 bool coalesce_event_query(CUevent event)
 {
 	return coalesce_events_queued(event);

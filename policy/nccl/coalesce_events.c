@@ -47,11 +47,12 @@ void coalesce_events_made(CUevent event, unsigned flags, CUcontext ctx)
 
 	/* It was destroyed unseen, with its context. */
 	coalesce_events_gone(event);
-	if (!(flags & CU_EVENT_DISABLE_TIMING) || flags & CU_EVENT_INTERPROCESS)
+	if (flags & CU_EVENT_INTERPROCESS)
 		return;
 	for (unsigned i = 0; i < PROBES; i++)
 		if (claim(&home[i])) {
 			atomic_store_explicit(&home[i].ctx, (uintptr_t)ctx, memory_order_relaxed);
+			atomic_store_explicit(&home[i].timed, !(flags & CU_EVENT_DISABLE_TIMING), memory_order_relaxed);
 			atomic_store_explicit(&home[i].queued, 0, memory_order_relaxed);
 			atomic_store_explicit(&home[i].event, (uintptr_t)event, memory_order_release);
 			return;

@@ -1,8 +1,8 @@
 /*
  * coalesce_events.h - the program's events that may be recorded behind all-gathers which wait to be launched.
  *
- * Only those that cuEventCreate made in sight of us and that nothing but their completion can be asked of: no time, no other
- * process. An event that is queued is not over; who asks takes no lock. Any thread, no lock, no driver call.
+ * Only those that cuEventCreate made in sight of us and that no other process sees; of those that have a time nothing is known
+ * but that this process alone records them. An event that is queued is not over; who asks takes no lock. Any thread, no lock, no driver call.
  */
 #ifndef TURBO_COALESCE_EVENTS_H
 #define TURBO_COALESCE_EVENTS_H
@@ -15,6 +15,7 @@
 struct held_event {
 	_Atomic uintptr_t event; /* release when the rest is its; acquire */
 	_Atomic uintptr_t ctx;   /* it was made in, relaxed */
+	_Atomic bool timed;      /* it may be asked for its time, so it is never queued; relaxed */
 	/*
 	 * The number of the record that is queued for it, 0: none. With RECORDING, by compare-and-swap, while who launches makes
 	 * that record; then 0, release: who finds 0 asks a driver that has the record. A record that finds another number here

@@ -153,7 +153,7 @@ void held_add(struct gather_comm *c, CUstream stream, struct gather_stream *plac
 bool held_add_record(struct held_event *place, CUevent event)
 {
 	/* An event of another context is refused by the driver. */
-	if (batch.records == HELD_RECORDS ||
+	if (batch.records == HELD_RECORDS || atomic_load_explicit(&place->timed, memory_order_relaxed) ||
 		atomic_load_explicit(&place->ctx, memory_order_relaxed) != (uintptr_t)batch.ctx)
 		return false;
 	batch.record[batch.records++] = (struct held_record){place, event, ++batch.number};

@@ -190,6 +190,28 @@ static void a_later_wait_is_not_inherited(void **state)
 	OK(cuStreamDestroy(other));
 }
 
+/* An event that was recorded anew, on all streams at once, is another dependency than it was. */
+static void an_event_of_a_context_is_not_the_old_one(void **state)
+{
+	CUstream other = gather_stream(CU_STREAM_NON_BLOCKING), current = gather_stream(CU_STREAM_NON_BLOCKING);
+	CUevent e = event_new(PLAIN);
+	(void)state;
+	OK(cuEventRecord(e, current));
+	OK(cuStreamWaitEvent(stream, e, 0));
+	gate_close(other);
+	OK(cuCtxRecordEvent(ctx, e));
+	gathers(0, 3);
+	OK(cuStreamWaitEvent(stream, e, 0));
+	gathers(3, 3);
+	must_arrive(0, 3); /* the gate is closed still */
+	assert_false(arrived(3) || arrived(4) || arrived(5));
+	gate_open();
+	must_arrive(3, 3);
+	OK(cuEventDestroy(e));
+	OK(cuStreamDestroy(other));
+	OK(cuStreamDestroy(current));
+}
+
 static void host_count(void *user)
 {
 	int *at = user;
@@ -303,6 +325,7 @@ int main(void)
 		GATHER(a_destroyed_event_leaves_nothing),
 		GATHER(a_wait_of_another_stream_orders),
 		GATHER(a_later_wait_is_not_inherited),
+		GATHER(an_event_of_a_context_is_not_the_old_one),
 		GATHER(host_functions_stay_behind),
 		GATHER(memory_operations_stay_behind),
 		GATHER(a_chain_stays_a_chain),
