@@ -78,7 +78,6 @@ int gather_setup(void **state)
 	OK(cuMemHostAlloc((void **)&gate, 64, 0));
 	for (int i = 0; i < GATHER_SLOTS; i++)
 		pattern_fill(gather_from(i), GATHER_BYTES, (uint32_t)i + 7);
-	comm = comm_new(true);
 	stream = gather_stream(CU_STREAM_NON_BLOCKING);
 	return 0;
 }
@@ -86,7 +85,7 @@ int gather_setup(void **state)
 int gather_teardown(void **state)
 {
 	(void)state;
-	OK(ncclCommDestroy(comm));
+	OK(cuStreamDestroy(stream));
 	return 0;
 }
 
@@ -94,6 +93,8 @@ int gather_begin(void **state)
 {
 	(void)state;
 	*gate = 1;
+	/* Of one that has seen many calls that came alone, none is held back any more. */
+	comm = comm_new(true);
 	/* One plain all-gather has connected it. */
 	gather(0);
 	OK(cuCtxSynchronize());
@@ -110,6 +111,7 @@ int gather_end(void **state)
 	gate_open();
 	sim_fail_clear();
 	OK(cuCtxSynchronize());
+	OK(ncclCommDestroy(comm));
 	if (sim_errors() != errors_before || sim_nccl_mistakes() != mistakes_before) {
 		print_error("the simulated driver or NCCL has seen mistakes\n");
 		return -1;

@@ -36,7 +36,7 @@
 
 extern CUcontext ctx;
 extern CUstream stream; /* non-blocking: NCCL's */
-extern ncclComm_t comm;
+extern ncclComm_t comm; /* a new one for each test */
 
 /* Group set-up and tear-down. In each test: gather_begin and gather_end, which wants no mistakes. */
 int gather_setup(void **state);
