@@ -163,6 +163,7 @@ COLLECTIVE(Reduce, FLIGHT_REDUCE, ROOTED_REDUCING)
 			flight_begin(&call.ticket, &what);                       \
 			result = real args;                                      \
 			flight_end(&call.ticket, result);                        \
+			coalesce_gathered(&what, result);                        \
 		}                                                            \
 		end_unrecorded(&call, &what, "ncclAllGather", result);       \
 		return result;                                               \

@@ -79,8 +79,20 @@ static bool leave(struct gather_comm *c, enum stats_counter why)
 	return false;
 }
 
-static bool gather_locked(const struct flight_call *call, const struct gather_call *g, bool plain,
-						  int *result)
+/*
+ * Counted, and launched by its own call, as without us: it may wait for other ranks, as the first does, and they for what another
+ * thread does meanwhile. It needs no lock, for until it returns nobody calls for this communicator.
+ */
+static bool alone(struct gather_comm *c, enum stats_counter why)
+{
+	agree_step(&c->agree);
+	c->connected = true;
+	stats_add(why, 1);
+	return false;
+}
+
+/* True: it waits. */
+static bool gather_locked(const struct flight_call *call, const struct gather_call *g, bool plain)
 {
 	struct gather_comm *c = coalesce_comms_get(call, limit);
 	CUstream stream = call->stream;
@@ -99,21 +111,19 @@ static bool gather_locked(const struct flight_call *call, const struct gather_ca
 		if (!agree_queue(&c->agree))
 			return leave(c, STATS_NCCL_PASS_LEFT);
 	}
+	if (why)
+		return alone(c, why);
 	flight_hold(&ticket, call);
 	held_add(c, stream, place, g, &ticket);
 	atomic_store_explicit(&coalesce_pending, 1, memory_order_relaxed);
-	stats_add(why ? why : STATS_NCCL_HELD, 1);
-	*result = why ? held_launch(false) : NCCL_SUCCESS;
+	stats_add(STATS_NCCL_HELD, 1);
 	return true;
 }
 
-static bool gather(const struct flight_call *call, struct gather_call *g, bool plain, int *result)
+static bool gather(const struct flight_call *call, struct gather_call *g, bool plain)
 {
 	bool taken;
 
-	*result = coalesce_comms_late(call->comm);
-	if (*result != NCCL_SUCCESS)
-		return true;
 	if (!is_counted(call, g)) {
 		if (!flight_thread.depth)
 			launching(patience_for(call->comm), STATS_NCCL_LAUNCH_CUT);
@@ -139,7 +149,7 @@ static bool gather(const struct flight_call *call, struct gather_call *g, bool p
 		stats_add(STATS_NCCL_PASS_LEFT, 1);
 		taken = false;
 	} else {
-		taken = gather_locked(call, g, plain, result);
+		taken = gather_locked(call, g, plain);
 	}
 	held_unlock();
 	if (taken && launching_pending())
@@ -156,9 +166,28 @@ bool coalesce_gather(const struct flight_call *call, const void *from, void *to,
 	if (!atomic_load_explicit(&coalesce_on, memory_order_relaxed) || flight_thread.inside)
 		return false;
 	saved = inside_begin();
-	taken = gather(call, &g, plain, result);
+	*result = coalesce_comms_late(call->comm);
+	taken = *result != NCCL_SUCCESS || gather(call, &g, plain);
 	inside_end(saved);
 	return taken;
+}
+
+/* Whatever has become of it: an answer that is no success may mean that it goes on (ncclInProgress). */
+void coalesce_gathered(const struct flight_call *call, int result)
+{
+	int saved;
+
+	if (__builtin_expect(result == NCCL_SUCCESS, 1) || flight_thread.inside || flight_thread.depth ||
+		!atomic_load_explicit(&coalesce_on, memory_order_relaxed))
+		return;
+	saved = inside_begin();
+	if (launching_lock(patience_for(call->comm))) {
+		struct gather_comm *c = coalesce_comms_get(call, limit);
+		if (c)
+			leave(c, STATS_NCCL_PASS_LEFT);
+		held_unlock();
+	}
+	inside_end(saved);
 }
 
 /* ---- other calls of NCCL ---- */

@@ -26,6 +26,8 @@ extern _Atomic uint32_t coalesce_pending __attribute__((visibility("hidden")));
 /* True: taken and in the flight record, and *result is what the program gets. `plain`: without options for this call. Outside
  * the guard. */
 bool coalesce_gather(const struct flight_call *call, const void *from, void *to, bool plain, int *result);
+/* It was not taken, has been called, and has answered that. Outside the guard. */
+void coalesce_gathered(const struct flight_call *call, int result);
 /*
  * Before any other call of NCCL; `comm` NULL: none, or not known. Answers what the program gets instead, 0: the real call: a
  * launch has failed that it had been told was fine. Outside the guard.

@@ -24,7 +24,8 @@ struct gather_comm {
 	struct flight_comm *place;
 	uint32_t life; /* of the place */
 	enum gather_state state;
-	bool connected;     /* it has launched one of these: NCCL waits for the other ranks in no later call */
+	bool
+		connected; /* one of these is launched, by its own call: NCCL waits for the other ranks in no later one */
 	bool complete;      /* all ranks have joined */
 	void *handle;       /* ncclComm_t */
 	const void *caller; /* names the copy of NCCL */

@@ -48,6 +48,7 @@ static struct {
 	CUstream _Atomic stream;
 	struct gather_stream *_Atomic on;
 	_Atomic uintptr_t issuer, handle; /* thread of the newest; ncclComm_t */
+	_Atomic uint64_t turn;            /* batches so far; release, acquire */
 	_Atomic uint64_t first, last;     /* ns: when the oldest and the newest that wait were queued */
 } batch;
 
@@ -74,6 +75,11 @@ CUstream held_stream(void)
 struct gather_stream *held_place(void)
 {
 	return atomic_load_explicit(&batch.on, memory_order_relaxed);
+}
+
+uint64_t held_number(void)
+{
+	return atomic_load_explicit(&batch.turn, memory_order_acquire);
 }
 
 bool held_is_mine(void)
@@ -143,7 +149,7 @@ void held_add(struct gather_comm *c, CUstream stream, struct gather_stream *plac
 		return;
 	batch.comm = c;
 	atomic_store_explicit(&batch.handle, (uintptr_t)c->handle, memory_order_relaxed);
-	batch.ctx = place ? place->ctx : NULL;
+	batch.ctx = place->ctx;
 	batch.site = coalesce_comms_site(call->bytes);
 	atomic_store_explicit(&batch.stream, stream, memory_order_relaxed);
 	atomic_store_explicit(&batch.on, place, memory_order_relaxed);
@@ -234,7 +240,6 @@ static int launch(unsigned n)
 	}
 	batch.launched += n;
 	batch.launches++;
-	c->connected = true;
 	make_records(batch.launched);
 	return result;
 }
@@ -260,15 +265,14 @@ static void empty(void)
 {
 	coalesce_comms_launched(batch.comm, batch.site, batch.launches == batch.gathers);
 	batch.gathers = batch.launched = batch.launches = batch.records = batch.recorded = 0;
+	atomic_fetch_add_explicit(&batch.turn, 1, memory_order_release);
 	/* Whoever finds nothing pending has the launch before it: release. */
 	atomic_store_explicit(&coalesce_pending, 0, memory_order_release);
 }
 
-static void fail(struct gather_comm *c, int result, bool told)
+static void fail(struct gather_comm *c, int result)
 {
 	coalesce_comms_leave(c);
-	if (!told)
-		return;
 	stats_add(STATS_NCCL_LATE, 1);
 	log_warn("nccl: an all-gather that was held back has failed: NCCL error %d", result);
 	atomic_store_explicit(&c->late_life, c->life, memory_order_relaxed);
@@ -296,7 +300,7 @@ static void let_catch_up(struct gather_comm *c)
 }
 
 /* Launches by steps while `goes_on` says so. */
-static int launch_while(bool (*goes_on)(const struct agree *a), bool told)
+static void launch_while(bool (*goes_on)(const struct agree *a))
 {
 	struct gather_comm *c = batch.comm;
 	int first = NCCL_SUCCESS;
@@ -314,8 +318,7 @@ static int launch_while(bool (*goes_on)(const struct agree *a), bool told)
 	else
 		atomic_store_explicit(&batch.first, batch.since[batch.launched], memory_order_relaxed);
 	if (first != NCCL_SUCCESS)
-		fail(c, first, told);
-	return first;
+		fail(c, first);
 }
 
 static bool always(const struct agree *a)
@@ -324,12 +327,12 @@ static bool always(const struct agree *a)
 	return true;
 }
 
-int held_launch(bool told)
+void held_launch(void)
 {
 	if (!batch.gathers)
-		return NCCL_SUCCESS;
+		return;
 	let_catch_up(batch.comm);
-	return launch_while(always, told);
+	launch_while(always);
 }
 
 /* What the others have come to, too, or have decided. */
@@ -348,9 +351,9 @@ void held_launch_ready(void)
 	if (!batch.gathers)
 		return;
 	if (progress_now() - oldest >= MOST_NS)
-		launch_while(always, true);
+		launch_while(always);
 	else
-		launch_while(is_worth_it, true);
+		launch_while(is_worth_it);
 	/* What is left waits for its time, or for another look when the next one comes. */
 	if (batch.gathers)
 		atomic_store_explicit(&batch.last, progress_now(), memory_order_relaxed);

@@ -37,6 +37,7 @@ void held_unlock(void);
 CUstream held_stream(void);
 uint64_t held_due(void);       /* when it is to be launched at the latest, 0: nothing waits */
 const void *held_handle(void); /* ncclComm_t, NULL: nothing waits */
+uint64_t held_number(void);    /* of the batch: another one when all of it is launched */
 /* This thread has issued the newest that waits. */
 bool held_is_mine(void);
 /* What the batch's stream has waited for. Only by who was told that something is pending. */
@@ -51,9 +52,8 @@ void held_add(struct gather_comm *c, CUstream stream, struct gather_stream *plac
 /* False: there is no room. */
 bool held_add_record(struct held_event *place, CUevent event);
 
-/* Launches all of it, as the ranks agree. ncclResult_t of the first launch that failed, or success; `told`: the program has had
- * its answer, so that a failure is told later. */
-int held_launch(bool told);
+/* Launches all of it, as the ranks agree. The program has had its answers: a failure is told later. */
+void held_launch(void);
 /* By the clock: what can go as a group; all of it when the oldest has waited for its time. */
 void held_launch_ready(void);
 /* Its communicator is being aborted: the records are made, and nothing else. */

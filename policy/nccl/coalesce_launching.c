@@ -58,11 +58,14 @@ bool launching_lock(enum patience patience)
 void launching_elsewhere(void)
 {
 	struct timespec t = {0, LOOK_NS};
+	uint64_t number = held_number();
 
-	coalesce_timer_hurry();
-	for (uint64_t waited = 0; launching_pending() && launching_accepts(); waited += LOOK_NS) {
+	/* What others queue meanwhile comes later. */
+	for (uint64_t waited = 0; launching_pending() && held_number() == number && launching_accepts();
+		 waited += LOOK_NS) {
 		if (waited > LOCK_NS)
 			give_up();
+		coalesce_timer_hurry();
 		nanosleep(&t, NULL);
 	}
 }
@@ -72,7 +75,7 @@ void launching_locked(enum stats_counter why)
 	if (!launching_pending())
 		return;
 	stats_add(why, 1);
-	held_launch(true);
+	held_launch();
 }
 
 void launching(enum patience patience, enum stats_counter why)
@@ -92,7 +95,7 @@ void coalesce_due(bool hurry)
 	if (!coalesce_timer_is_quiet() && launching_pending()) {
 		stats_add(STATS_NCCL_LAUNCH_TIME, 1);
 		if (hurry)
-			held_launch(true);
+			held_launch();
 		else
 			held_launch_ready();
 	}

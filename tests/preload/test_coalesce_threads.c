@@ -76,11 +76,10 @@ static void a_groups_end_comes_after(void **state)
 
 /* A call in a group may be none on another rank, so nothing of this communicator is counted any more, also when the call before
  * it is another thread's and held back still. */
-static void a_group_ends_counting(void **state)
+static void a_group_ends_counting_once(void)
 {
 	ncclComm_t c = comm_new(true);
 	struct groups g;
-	(void)state;
 	gather_on(0, c, stream);
 	OK(cuCtxSynchronize());
 	begin_group(c, stream, 30);
@@ -98,6 +97,83 @@ static void a_group_ends_counting(void **state)
 	assert_true(all_arrived(0, 40));
 	assert_int_equal(groups_of(c).launches - g.launches, 40);
 	OK(ncclCommDestroy(c));
+}
+
+static void a_group_ends_counting(void **state)
+{
+	(void)state;
+	for (int round = 0; round < 20; round++)
+		a_group_ends_counting_once();
+}
+
+/* ---- a first call, for which NCCL waits for the other ranks ---- */
+
+static struct {
+	ncclComm_t comm[2];
+	CUcontext ctx[2];
+	CUstream stream[2];
+	_Atomic bool freed;
+} pair;
+
+static void *call_first(void *arg)
+{
+	(void)arg;
+	OK(cuCtxSetCurrent(pair.ctx[0]));
+	OK(ncclAllGather(gather_from(40), gather_to(40), GATHER_BYTES, ncclUint8, pair.comm[0], pair.stream[0]));
+	return NULL;
+}
+
+static void *free_memory(void *arg)
+{
+	CUdeviceptr p;
+
+	(void)arg;
+	OK(cuCtxSetCurrent(pair.ctx[0]));
+	OK(cuMemAlloc(&p, 4096));
+	OK(cuMemFree(p));
+	pair.freed = true;
+	return NULL;
+}
+
+/* What another thread does meanwhile the other rank may be waiting for. */
+static void a_first_call_keeps_nobody(void **state)
+{
+	uint64_t calls = sim_nccl_calls("ncclAllGather");
+	pthread_t first, other;
+	(void)state;
+	OK(ncclCommInitAll(pair.comm, 2, NULL));
+	for (int i = 0; i < 2; i++) {
+		OK(cuDevicePrimaryCtxRetain(&pair.ctx[i], i));
+		OK(cuCtxSetCurrent(pair.ctx[i]));
+		pair.stream[i] = gather_stream(CU_STREAM_NON_BLOCKING);
+	}
+	assert_true(sim_nccl_fault("CONNECT", 1));
+	pthread_create(&first, NULL, call_first, NULL);
+	while (sim_nccl_calls("ncclAllGather") == calls)
+		;
+	usleep(10000);
+	pthread_create(&other, NULL, free_memory, NULL);
+	for (int ms = 0; !pair.freed && ms < GATHER_MS; ms++)
+		usleep(1000);
+	bool freed = pair.freed;
+	OK(ncclAllGather(gather_from(41), gather_to(42), GATHER_BYTES, ncclUint8, pair.comm[1], pair.stream[1]));
+	pthread_join(first, NULL);
+	pthread_join(other, NULL);
+	sim_nccl_fault("CONNECT", 0);
+	assert_true(freed);
+	for (int i = 0; i < 2; i++) {
+		OK(cuCtxSetCurrent(pair.ctx[i]));
+		OK(cuCtxSynchronize());
+		OK(cuStreamDestroy(pair.stream[i]));
+	}
+	OK(ncclGroupStart());
+	for (int i = 0; i < 2; i++)
+		OK(ncclCommDestroy(pair.comm[i]));
+	OK(ncclGroupEnd());
+	OK(cuDevicePrimaryCtxRelease(0));
+	OK(cuCtxSetCurrent(ctx));
+	assert_memory_equal(gather_to(40), gather_from(40), GATHER_BYTES);
+	assert_memory_equal(gather_to(41), gather_from(41), GATHER_BYTES);
 }
 
 /* ---- a launch that takes long ---- */
@@ -206,8 +282,11 @@ static void calls_follow_a_long_launch(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		GATHER(a_groups_end_comes_after),         GATHER(a_group_ends_counting),
-		GATHER(an_event_waits_for_a_long_launch), GATHER(other_threads_wait_for_a_long_launch),
+		GATHER(a_groups_end_comes_after),
+		GATHER(a_group_ends_counting),
+		GATHER(a_first_call_keeps_nobody),
+		GATHER(an_event_waits_for_a_long_launch),
+		GATHER(other_threads_wait_for_a_long_launch),
 		GATHER(calls_follow_a_long_launch),
 	};
 	return cmocka_run_group_tests(tests, gather_setup, gather_teardown);
