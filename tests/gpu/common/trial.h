@@ -7,7 +7,7 @@
  * a function of the seed. What is in memory at the end, what host functions and the host have seen on the way, and the order
  * of NCCL's operations come as hashes; they must be the same however the calls are carried out.
  *
- * trial_make.c: uses and their order; trial_parts.c, trial_groups.c, trial_more.c: what programs are made of. trial_rank.c: a rank
+ * trial_make.c: uses and their order; trial_parts.c, trial_loops.c, trial_groups.c, trial_more.c: what programs are made of. trial_rank.c: a rank
  * carries out its script, over the simulated CUDA and NCCL or the real ones; trial_steps.c, trial_calls.c: its steps;
  * trial_watch.c: other threads, which ask. trial_jobs.c: the launcher.
  */
@@ -27,7 +27,7 @@
 #define TRIAL_LEGACY 4
 #define TRIAL_EVENTS 40
 #define TRIAL_GRAPHS 2
-#define TRIAL_FLAGS 64
+#define TRIAL_FLAGS 256
 
 /* Memory of a rank, in units of so many bytes: device memory for good, buffers that come and go, pinned memory. */
 #define TRIAL_UNIT 4096u

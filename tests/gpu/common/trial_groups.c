@@ -107,10 +107,16 @@ static void issue_group(struct make *m, const struct group *g, bool brackets)
 /* Collectives of one or two communicators that block alike, and a ring. */
 void make_group(struct make *m)
 {
-	int a = make_comm(m, 1), b = make_chance(m, 40) ? make_comm(m, 1) : a, n = m->t->comm[a].n;
+	int a = make_comm_to_spoil(m), b = make_chance(m, 40) ? make_comm_to_spoil(m) : a, n;
 	int stream = (int)make_below(m, TRIAL_STREAMS), shift = 1 + (int)make_below(m, 2);
 	static __thread struct group g;
 
+	if (a < 0) {
+		make_split(m);
+		return;
+	}
+	b = b < 0 ? a : b;
+	n = m->t->comm[a].n;
 	g.n = 0;
 	if (m->t->comm[a].nonblocking != m->t->comm[b].nonblocking)
 		b = a;

@@ -310,7 +310,7 @@ static void put_fault(struct make *m)
 static bool has_room(const struct trial *t)
 {
 	for (int r = 0; r < t->n; r++)
-		if (t->rank[r].n > TRIAL_STEPS - 900)
+		if (t->rank[r].n > TRIAL_STEPS - 1100)
 			return false;
 	return true;
 }

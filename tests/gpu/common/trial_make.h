@@ -80,11 +80,21 @@ void make_kernel(struct make *m, int r, int stream); /* some work */
 void make_interrupt(struct make *m, int r);          /* what one rank does between the others' business */
 void make_idle(struct make *m);
 int make_comm(struct make *m, int at_least);
+int make_comm_to_spoil(struct make *m);
 
-/* trial_parts.c, trial_groups.c, trial_more.c */
+/* trial_parts.c, trial_loops.c, trial_groups.c, trial_more.c */
+struct make_ranges {
+	uint32_t from, to, sends, receives;
+};
+#define MAKE_NOT 16 /* ranges that a call's memory must not overlap, at most */
+uint32_t make_size(struct make *m);
 struct trial_step make_call(struct make *m, int comm, unsigned func, uint32_t bytes);
+struct make_ranges make_place(struct make *m, const struct trial_step *s, int r, int rank,
+							  const uint32_t * not, int n);
+void make_call_by(struct make *m, int r, struct trial_step s, const struct make_ranges *g);
 void make_call_all(struct make *m, struct trial_step s, int stream);
 void make_loop(struct make *m);
+void make_burst(struct make *m);
 void make_part(struct make *m);
 void make_dependency(struct make *m);
 void make_silent(struct make *m);

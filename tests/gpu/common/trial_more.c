@@ -96,10 +96,15 @@ static void all_of(struct make *m, int comm, struct trial_step s)
 
 void make_graph(struct make *m)
 {
-	int comm = make_comm(m, 1), stream = (int)make_below(m, 4), g = (int)make_below(m, TRIAL_GRAPHS);
-	const struct trial_comm *c = &m->t->comm[comm];
+	int comm = make_comm_to_spoil(m), stream = (int)make_below(m, 4), g = (int)make_below(m, TRIAL_GRAPHS);
 	struct trial_step s = {.what = TRIAL_CAPTURE, .stream = (int8_t)stream, .event = (int8_t)g};
+	const struct trial_comm *c;
 
+	if (comm < 0) {
+		make_split(m);
+		return;
+	}
+	c = &m->t->comm[comm];
 	s.value = make_chance(m, 60) ? 1 : make_chance(m, 50) ? 2 : 0; /* thread local, relaxed, global */
 	all_of(m, comm, s);
 	for (int i = 0; i < c->n; i++) {

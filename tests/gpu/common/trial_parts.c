@@ -1,5 +1,5 @@
 /*
- * trial_parts.c - what programs are made of: calls, loops of them, and what one rank does on its own.
+ * trial_parts.c - what programs are made of: calls, and what one rank does on its own.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -184,6 +184,19 @@ int make_comm(struct make *m, int at_least)
 	return c;
 }
 
+/* For all-gathers in groups and graphs: nothing of that communicator is held back after them. Communicator 0, which many programs
+ * use one after the other, is one only now and then. -1: none. */
+int make_comm_to_spoil(struct make *m)
+{
+	int c = 0;
+
+	if (make_chance(m, 5))
+		return make_comm(m, 1);
+	for (int tries = 0; !c && tries < 20; tries++)
+		c = make_comm(m, 1);
+	return c ? c : -1;
+}
+
 /* Of all-gathers `bytes` is a rank's share. Unsigned whole numbers are reduced: any bits will do. */
 struct trial_step make_call(struct make *m, int comm, unsigned func, uint32_t bytes)
 {
@@ -201,22 +214,17 @@ struct trial_step make_call(struct make *m, int comm, unsigned func, uint32_t by
 	return s;
 }
 
-struct ranges {
-	uint32_t from, to, sends, receives;
-	bool writes_from; /* in place */
-};
-
-static struct ranges place(struct make *m, const struct trial_step *s, int r, int rank, const uint32_t * not,
-						   int n)
+struct make_ranges make_place(struct make *m, const struct trial_step *s, int r, int rank,
+							  const uint32_t * not, int n)
 {
 	struct data_op op = {.func = (enum data_func)s->func,
 						 .ranks = m->t->comm[s->comm].n,
 						 .rank = rank,
 						 .root = s->peer,
 						 .count = s->count};
-	uint32_t size = s->bytes / s->count, all[4 + 2 * 16];
-	struct ranges g = {.sends = (uint32_t)data_sends(&op) * size,
-					   .receives = (uint32_t)data_receives(&op) * size};
+	uint32_t size = s->bytes / s->count, all[2 + 2 * MAKE_NOT];
+	struct make_ranges g = {.sends = (uint32_t)data_sends(&op) * size,
+							.receives = (uint32_t)data_receives(&op) * size};
 
 	if (s->func == DATA_BCAST)
 		g.sends = 0;
@@ -233,6 +241,25 @@ static struct ranges place(struct make *m, const struct trial_step *s, int r, in
 	return g;
 }
 
+/* Rank r makes it, on s.stream. */
+void make_call_by(struct make *m, int r, struct trial_step s, const struct make_ranges *g)
+{
+	s.from = g->from;
+	s.to = g->to;
+	make_needs_comm(m, r, s.stream, s.comm, false);
+	if (g->sends)
+		make_needs(m, r, s.stream, g->from, g->sends, false);
+	if (g->receives)
+		make_needs(m, r, s.stream, g->to, g->receives, true);
+	make_emit(m, r, s);
+	make_issue(m, r, s.stream);
+	make_uses_comm(m, r, s.stream, s.comm, false);
+	if (g->sends)
+		make_uses(m, r, s.stream, g->from, g->sends, false);
+	if (g->receives)
+		make_uses(m, r, s.stream, g->to, g->receives, true);
+}
+
 /* All its ranks make the call, each with memory of its own. stream < 0: each on its own. */
 void make_call_all(struct make *m, struct trial_step s, int stream)
 {
@@ -240,100 +267,18 @@ void make_call_all(struct make *m, struct trial_step s, int stream)
 
 	for (int i = 0; i < c->n; i++) {
 		int r = c->rank[i];
-		struct ranges g = place(m, &s, r, i, NULL, 0);
+		struct make_ranges g = make_place(m, &s, r, i, NULL, 0);
 		s.stream = (int8_t)(stream >= 0          ? stream
 							: make_chance(m, 80) ? 0
 												 : (int)make_below(m, TRIAL_STREAMS));
-		s.from = g.from;
-		s.to = g.to;
-		make_needs_comm(m, r, s.stream, s.comm, false);
-		if (g.sends)
-			make_needs(m, r, s.stream, g.from, g.sends, false);
-		if (g.receives)
-			make_needs(m, r, s.stream, g.to, g.receives, true);
-		make_emit(m, r, s);
-		make_issue(m, r, s.stream);
-		make_uses_comm(m, r, s.stream, s.comm, false);
-		if (g.sends)
-			make_uses(m, r, s.stream, g.from, g.sends, false);
-		if (g.receives)
-			make_uses(m, r, s.stream, g.to, g.receives, true);
+		make_call_by(m, r, s, &g);
 	}
 	m->t->places++;
 }
 
-static uint32_t any_size(struct make *m)
+uint32_t make_size(struct make *m)
 {
 	return 1 + make_below(m, make_chance(m, 10) ? 8192 : make_chance(m, 50) ? 1024 : 512);
-}
-
-/* ---- loops of all-gathers ---- */
-
-/* As PyTorch issues them: an event on the current stream, a wait for it, the call, an event at its end. */
-static void issue_async(struct make *m, const struct trial_comm *c, struct trial_step s, int current,
-						int stream, int *end)
-{
-	for (int i = 0; i < c->n; i++) {
-		int r = c->rank[i];
-		struct ranges g = place(m, &s, r, i, NULL, 0);
-		s.stream = (int8_t)stream;
-		s.from = g.from;
-		s.to = g.to;
-		make_needs_comm(m, r, stream, s.comm, false);
-		make_needs(m, r, current, g.from, g.sends, false);
-		make_needs(m, r, current, g.to, g.receives, true);
-		make_wait(m, r, stream, make_record(m, r, current));
-		make_needs(m, r, stream, g.from, g.sends, false);
-		make_needs(m, r, stream, g.to, g.receives, true);
-		make_emit(m, r, s);
-		make_issue(m, r, stream);
-		make_uses_comm(m, r, stream, s.comm, false);
-		make_uses(m, r, stream, g.from, g.sends, false);
-		make_uses(m, r, stream, g.to, g.receives, true);
-		end[r] = make_record(m, r, stream);
-	}
-	m->t->places++;
-}
-
-static void settle(struct make *m, const struct trial_comm *c)
-{
-	for (int i = 0; i < c->n; i++) {
-		make_emit(m, c->rank[i], (struct trial_step){.what = TRIAL_CTX_SYNC});
-		make_host_knows(m, c->rank[i], -1);
-	}
-}
-
-void make_loop(struct make *m)
-{
-	int comm = make_comm(m, 1), stream = make_chance(m, 85) ? 0 : 1, current = 2 + (int)make_below(m, 3);
-	const struct trial_comm *c = &m->t->comm[comm];
-	unsigned times = make_chance(m, 5) ? 40 : 2 + make_below(m, 14);
-	unsigned restless = make_below(m, 3) * 7, waits = make_below(m, 3), busy = make_below(m, 3) * 30;
-	int end[TRIAL_RANKS] = {0};
-
-	if (make_chance(m, 60))
-		settle(m, c);
-	for (unsigned k = 0; k < times; k++) {
-		struct trial_step s = make_call(m, comm, DATA_ALLGATHER, any_size(m));
-		for (int i = 0; i < c->n; i++) {
-			int r = c->rank[i];
-			if (make_chance(m, busy / 3))
-				make_kernel(m, r, current);
-			while (make_chance(m, restless))
-				make_interrupt(m, r);
-		}
-		issue_async(m, c, s, current, stream, end);
-		for (int i = 0; i < c->n; i++) {
-			int r = c->rank[i];
-			if (waits == 2 || (waits == 1 && make_chance(m, 10))) { /* at once: `async_op=False` */
-				make_wait(m, r, current, end[r]);
-				make_issue(m, r, current);
-			}
-		}
-	}
-	for (int i = 0; i < c->n; i++)
-		if (make_chance(m, 70) && m->r[c->rank[i]].event[end[c->rank[i]]].recorded)
-			make_wait(m, c->rank[i], current, end[c->rank[i]]);
 }
 
 /* ---- any part ---- */
@@ -344,13 +289,16 @@ static void collective(struct make *m)
 								  DATA_BCAST,     DATA_ALLTOALL,      DATA_SCATTER, DATA_GATHER};
 	unsigned func = make_chance(m, 40) ? DATA_ALLGATHER : any[make_below(m, 8)];
 
-	make_call_all(m, make_call(m, make_comm(m, 1), func, any_size(m) / (func == DATA_ALLGATHER ? 1 : 2)), -1);
+	make_call_all(m, make_call(m, make_comm(m, 1), func, make_size(m) / (func == DATA_ALLGATHER ? 1 : 2)),
+				  -1);
 }
 
 void make_part(struct make *m)
 {
 	unsigned k = make_below(m, 100);
 
+	if (make_chance(m, 60))
+		make_burst(m);
 	if (k < 40)
 		make_loop(m);
 	else if (k < 54)

@@ -1,6 +1,7 @@
 /*
  * trial_steps.c - the steps of a trial that are not NCCL's.
  */
+#include <sched.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <unistd.h>
@@ -142,8 +143,12 @@ static bool host_side(const struct trial_step *s)
 	case TRIAL_PAGEABLE: return pageable(s);
 	case TRIAL_SET: __atomic_store_n(&me.page->flag[s->value], 1, __ATOMIC_SEQ_CST); break;
 	case TRIAL_HEED:
-		while (!__atomic_load_n(&me.page->flag[s->value], __ATOMIC_SEQ_CST))
-			usleep(100);
+		/* At first as who wants to go on at the same time as the others. */
+		for (int looks = 0; !__atomic_load_n(&me.page->flag[s->value], __ATOMIC_SEQ_CST); looks++)
+			if (looks < 1000)
+				sched_yield();
+			else
+				usleep(100);
 		break;
 	case TRIAL_SLEEP: usleep(s->value); break;
 	case TRIAL_WORK: work_us(s->value); break;
