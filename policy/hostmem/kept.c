@@ -19,7 +19,7 @@
 /* Beyond, another one is cut or grown, if it is at most so many times as large, or as small. */
 #define RESHAPE 2
 /* Clearing by hand moves 10 GB/s, new pages come at 1.5 (169 ms for 256 MiB, measured on the machine of BENCHMARKS.md); but it
- * touches what the program may never touch. */
+ * touches what the program may never touch. Of what is asked for. */
 #define CLEAR_MOST ((size_t)256 << 20)
 /* So often calloc gets new pages even so: whether the program still fills such blocks shows in those alone. */
 #define LOOK_EVERY 16
@@ -209,7 +209,7 @@ struct big_block *kept_take(const struct big_want *w, bool zeroed)
 	if (atomic_load_explicit(&child, memory_order_relaxed))
 		kept_drop_all(false);
 	if (zeroed &&
-		(w->bytes > CLEAR_MOST || !was_dense(w->bytes, true) ||
+		(w->bytes - pages_round(w->offset) > CLEAR_MOST || !was_dense(w->bytes, true) ||
 		 atomic_fetch_add_explicit(&looked, 1, memory_order_relaxed) % LOOK_EVERY == LOOK_EVERY - 1))
 		return NULL;
 	/* Another thread may take the best one; not for ever. */
