@@ -4,7 +4,7 @@
  *   files_ahead DIR READ WAIT_FOR SECONDS
  *
  * All files of DIR are put out of memory first, unless KEEP is set. Opens f00000, f00001, ... READ of them, then waits until WAIT_FOR is
- * in memory. PAUSE: seconds of rest in the middle of these. STRIDE: not one after the other but so many apart, around the first 300.
+ * in memory. PAUSE: seconds of rest in the middle of these, in whose middle FROM is renamed to TO. STRIDE: not one after the other but so many apart, around the first 300.
  * Exit status: 0 it came, 1 it did not, 77 the file system keeps everything in memory; 2 something was not as without libturbo.
  */
 #include <errno.h>
@@ -84,9 +84,13 @@ int main(int argc, char **argv)
 	int lowest = open(lowest_path, O_WRONLY);
 	close(lowest);
 	const char *pause = getenv("PAUSE"), *stride = getenv("STRIDE");
+	const char *from = getenv("FROM"), *to = getenv("TO");
 	for (int i = 0; i < count; i++) {
-		if (pause && i == count / 2)
+		if (pause && i == count / 2) {
 			sleep((unsigned)atoi(pause));
+			if (from && rename(from, to) == 0)
+				sleep((unsigned)atoi(pause));
+		}
 		snprintf(path, sizeof(path), "%s/f%05d", argv[1], stride ? i * atoi(stride) % FILES_OF_STRIDE : i);
 		errno = 77;
 		int fd = open(path, O_RDONLY);
