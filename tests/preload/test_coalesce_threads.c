@@ -1,4 +1,4 @@
-/* LINK: cuda nccl ENV: TURBO_NCCL_COALESCE=on TURBO_DEVMEM=off BARE */
+/* LINK: cuda nccl ENV: TURBO_NCCL_COALESCE=on TURBO_DEVMEM=off NOLEAKS: the simulated NCCL keeps the list of a thread that had a group. BARE */
 /*
  * test_coalesce_threads.c - all-gathers that one thread has issued and that are held back, and what other threads do beside them.
  */

@@ -237,14 +237,21 @@ static bool alike(const struct trial_pair *p)
 	return true;
 }
 
+static bool stops_itself(const struct trial_pair *p, const struct trial_job *j)
+{
+	int c = p->trial.culprit;
+	uint32_t at = j->at[c];
+
+	return at && at <= (uint32_t)p->trial.rank[c].n && p->trial.rank[c].step[at - 1].what == TRIAL_DIE;
+}
+
+/* In both jobs: who is told to go on before it has stopped stops for ever. */
 static bool culprit_is_there(const struct trial_pair *p)
 {
 	int c = p->trial.culprit;
 
-	if (p->trial.fault == TRIAL_STOPPED) {
-		uint32_t at = p->bare.at[c], n = (uint32_t)p->trial.rank[c].n;
-		return at && at <= n && p->trial.rank[c].step[at - 1].what == TRIAL_DIE;
-	}
+	if (p->trial.fault == TRIAL_STOPPED)
+		return stops_itself(p, &p->bare) && stops_itself(p, &p->preloaded);
 	return p->bare.gone[c] && p->preloaded.gone[c];
 }
 
